@@ -1,0 +1,250 @@
+"""The only file that speaks to the API server: plain JSON objects in and out, errors of `kube_errors`.
+
+The official client's asynchronous half carries the calls (login, TLS, connection pool); requests are
+hand-built JSON through its `call_api`, because typed objects cost twice the CPU of a run. Every call has a
+timeout, none is repeated here except once after a 401 (a bound token in rotation).
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+
+from treadle_api.names import API_VERSION, FIELD_MANAGER, FINALIZER
+from treadle_api.records import Json
+from treadle_operator import kube_errors
+from treadle_operator.kube_errors import Conflict, Rejected
+from treadle_operator.kube_login import Credentials
+
+CALL_SECONDS: Final = 15.0
+LIST_SECONDS: Final = 30.0
+PAGE: Final = 500
+
+_CRD = f"/apis/{API_VERSION}"
+_PREFIX: Final[Mapping[str, str]] = {
+    "agents": _CRD,
+    "threads": _CRD,
+    "runs": _CRD,
+    "pods": "/api/v1",
+    "configmaps": "/api/v1",
+    "secrets": "/api/v1",
+    "events": "/api/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+}
+_JSON = "application/json"
+_APPLY = "application/apply-patch+yaml"  # JSON is YAML; the server takes the media type literally
+_JSON_PATCH = "application/json-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
+
+
+class Kube:
+    """`resource` is the plural (`runs`, `pods`, `leases`, ...). All methods raise `ClusterError`s only."""
+
+    def __init__(self, credentials: Credentials, *, connections: int = 64) -> None:
+        self._credentials = credentials
+        self._connections = connections
+        self._client: ApiClient | None = None
+
+    async def open(self) -> None:
+        """Loads the credentials; raises Unavailable where there are none."""
+        await self._credentials.load()
+        self._credentials.configuration.connection_pool_maxsize = self._connections
+        self._client = ApiClient(self._credentials.configuration)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def get(self, resource: str, namespace: str, name: str) -> Json:
+        return await self._call("GET", _path(resource, namespace, name))
+
+    async def list_objects(
+        self,
+        resource: str,
+        namespace: str | None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> AsyncIterator[Json]:
+        """All objects, page by page; the items carry neither apiVersion nor kind."""
+        query = {"limit": str(PAGE)}
+        if labels:
+            query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
+        while True:
+            page = await self._call("GET", _path(resource, namespace), query=query, seconds=LIST_SECONDS)
+            for item in page.get("items") or ():
+                yield item
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
+
+    async def create(self, resource: str, namespace: str, body: Json) -> Json:
+        """Raises AlreadyExists; the caller then gets the object and compares."""
+        return await self._call(
+            "POST", _path(resource, namespace), query={"fieldManager": FIELD_MANAGER}, body=body
+        )
+
+    async def replace(self, resource: str, namespace: str, name: str, body: Json) -> Json:
+        """PUT; `metadata.resourceVersion` in the body makes it a compare-and-set (Conflict)."""
+        return await self._call(
+            "PUT", _path(resource, namespace, name), query={"fieldManager": FIELD_MANAGER}, body=body
+        )
+
+    async def merge(self, resource: str, namespace: str, name: str, body: Json) -> Json:
+        """Merge patch; `metadata.resourceVersion` in the body makes it a compare-and-set (Conflict)."""
+        return await self._call(
+            "PATCH",
+            _path(resource, namespace, name),
+            query={"fieldManager": FIELD_MANAGER},
+            body=body,
+            content_type=_MERGE_PATCH,
+        )
+
+    async def apply_status(self, resource: str, seen: Json, status: Mapping[str, Any]) -> Json:
+        """Server-side apply of the whole status, only if the object is still the one that was `seen`.
+
+        The server ignores a wrong uid in a status body: it is the resourceVersion that keeps a late write
+        away from a namesake (Conflict).
+        """
+        metadata = seen["metadata"]
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": seen.get("kind") or _KINDS[resource],
+            "metadata": {
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "status": dict(status),
+        }
+        return await self._call(
+            "PATCH",
+            _path(resource, metadata["namespace"], metadata["name"]) + "/status",
+            query={"fieldManager": FIELD_MANAGER, "force": "true"},
+            body=body,
+            content_type=_APPLY,
+        )
+
+    async def add_finalizer(self, resource: str, seen: Json) -> Json:
+        """Adds ours to the object that was `seen`; Conflict where it changed since."""
+        present = seen["metadata"].get("finalizers") or []
+        if FINALIZER in present:
+            return seen
+        where = "/metadata/finalizers/-" if present else "/metadata/finalizers"
+        value: Any = FINALIZER if present else [FINALIZER]
+        return await self._patch_metadata(resource, seen, [{"op": "add", "path": where, "value": value}])
+
+    async def remove_finalizer(self, resource: str, seen: Json) -> Json:
+        """Takes ours, and only ours, from the object that was `seen`; Conflict where it changed since."""
+        present = seen["metadata"].get("finalizers") or []
+        if FINALIZER not in present:
+            return seen
+        where = f"/metadata/finalizers/{present.index(FINALIZER)}"
+        return await self._patch_metadata(
+            resource,
+            seen,
+            [{"op": "test", "path": where, "value": FINALIZER}, {"op": "remove", "path": where}],
+        )
+
+    async def delete(
+        self, resource: str, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
+    ) -> None:
+        """Deletes the object of this uid and no namesake (Conflict)."""
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        await self._call("DELETE", _path(resource, namespace, name), body=options)
+
+    async def ping(self) -> None:
+        """Asks for the server's version: is it there, and are we let in?"""
+        await self._call("GET", "/version", seconds=5.0)
+
+    async def _patch_metadata(self, resource: str, seen: Json, operations: list[Json]) -> Json:
+        metadata = seen["metadata"]
+        guard = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+        try:
+            return await self._call(
+                "PATCH",
+                _path(resource, metadata["namespace"], metadata["name"]),
+                query={"fieldManager": FIELD_MANAGER},
+                body=[guard, *operations],
+                content_type=_JSON_PATCH,
+            )
+        except Rejected as error:
+            if error.status == 422:  # how the server reports a failed `test`
+                raise Conflict(error.message) from error
+            raise
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = _JSON,
+        seconds: float = CALL_SECONDS,
+    ) -> Json:
+        status, data, headers = await self._send(method, path, query, body, content_type, seconds)
+        if status == 401:
+            status, data, headers = await self._send(
+                method, path, query, body, content_type, seconds, fresh_token=True
+            )
+        if status >= 300:
+            raise kube_errors.from_response(status, data, headers)
+        try:
+            answer = json.loads(data)
+        except kube_errors.TRANSPORT_ERRORS as error:
+            raise kube_errors.from_exception(error) from error
+        return answer if isinstance(answer, dict) else {}
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        content_type: str,
+        seconds: float,
+        *,
+        fresh_token: bool = False,
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        if self._client is None:
+            raise kube_errors.Unavailable("the connection to the API server is not open")
+        headers = {"Content-Type": content_type, "Accept": _JSON, "User-Agent": FIELD_MANAGER}
+        authorization = await self._credentials.authorization(fresh=fresh_token)
+        if authorization:
+            headers["Authorization"] = authorization
+        url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            response = await self._client.call_api(
+                method,
+                url,
+                header_params=headers,
+                body=body,
+                _request_timeout=aiohttp.ClientTimeout(total=seconds, connect=5.0),
+            )
+            data = await response.read()
+        except kube_errors.TRANSPORT_ERRORS as error:
+            raise kube_errors.from_exception(error) from error
+        return response.status, data, response.headers
+
+
+_KINDS: Final[Mapping[str, str]] = {"agents": "Agent", "threads": "Thread", "runs": "Run"}
+
+
+def _path(resource: str, namespace: str | None, name: str | None = None) -> str:
+    parts = [_PREFIX[resource]]
+    if namespace is not None:
+        parts.append(f"namespaces/{quote(namespace, safe='')}")
+    parts.append(resource)
+    if name is not None:
+        parts.append(quote(name, safe=""))
+    return "/".join(parts)

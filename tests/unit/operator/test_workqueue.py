@@ -1,0 +1,319 @@
+"""The work queue, in virtual time."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from support.virtual_time import run_virtual
+from treadle_operator.workqueue import Backoff, WorkQueue
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+NO_JITTER = Backoff(base=1.0, cap=8.0, random=lambda: 0.0)
+
+
+def test_one_key_is_never_worked_on_twice_at_once() -> None:
+    async def main() -> None:
+        at_work: Counter[str] = Counter()
+        most: Counter[str] = Counter()
+
+        async def work(key: str) -> None:
+            at_work[key] += 1
+            most[key] = max(most[key], at_work[key])
+            await asyncio.sleep(1)
+            at_work[key] -= 1
+
+        queue: WorkQueue[str] = WorkQueue(work)
+        queue.start()
+        for _ in range(20):
+            queue.add("a")
+            queue.add("b")
+            await asyncio.sleep(0.3)
+        await queue.wait_idle()
+        assert most == {"a": 1, "b": 1}
+
+    run_virtual(main())
+
+
+def test_adding_a_waiting_key_again_changes_nothing() -> None:
+    async def main() -> None:
+        passes: list[str] = []
+
+        async def work(key: str) -> None:
+            passes.append(key)
+
+        queue: WorkQueue[str] = WorkQueue(work)
+        for _ in range(5):
+            queue.add("a")
+        assert queue.depth == 1
+        queue.start()
+        await queue.wait_idle()
+        assert passes == ["a"]
+
+    run_virtual(main())
+
+
+def test_adding_a_key_at_work_makes_exactly_one_more_pass_follow() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+
+        async def work(key: str) -> None:
+            passes.append(now())
+            await asyncio.sleep(10)
+
+        queue: WorkQueue[str] = WorkQueue(work)
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(1)
+        for _ in range(7):
+            queue.add("a")
+        await queue.wait_idle()
+        assert passes == [1000.0, 1010.0]
+
+    run_virtual(main())
+
+
+def test_no_more_keys_are_worked_on_at_once_than_there_are_workers() -> None:
+    async def main() -> None:
+        running = 0
+        most = 0
+
+        async def work(key: int) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(1)
+            running -= 1
+
+        queue: WorkQueue[int] = WorkQueue(work, workers=3)
+        queue.start()
+        for key in range(9):
+            queue.add(key)
+        await queue.wait_idle()
+        assert most == 3
+        assert now() == 1003.0
+
+    run_virtual(main())
+
+
+def test_a_pass_can_ask_to_be_repeated_and_the_earliest_wish_stands() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+
+        async def work(key: str) -> float | None:
+            passes.append(now())
+            return 30.0 if len(passes) == 1 else None
+
+        queue: WorkQueue[str] = WorkQueue(work)
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(1)
+        queue.add_after("a", 60)
+        queue.add_after("a", 5)
+        await asyncio.sleep(100)
+        assert passes == [1000.0, 1006.0]
+
+    run_virtual(main())
+
+
+def test_an_added_key_does_not_wait_for_its_planned_repetition() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+
+        async def work(key: str) -> float | None:
+            passes.append(now())
+            return 30.0 if len(passes) == 1 else None
+
+        queue: WorkQueue[str] = WorkQueue(work)
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(2)
+        queue.add("a")
+        await asyncio.sleep(100)
+        assert passes == [1000.0, 1002.0]
+
+    run_virtual(main())
+
+
+def test_a_failing_pass_is_repeated_with_growing_waits_until_it_works() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+
+        async def work(key: str) -> None:
+            passes.append(now() - 1000)
+            if len(passes) < 6:
+                raise RuntimeError("not yet")
+
+        failures: list[int] = []
+        queue: WorkQueue[str] = WorkQueue(
+            work, backoff=NO_JITTER, on_failure=lambda key, error, n, delay: failures.append(n)
+        )
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(1000)
+        assert passes == [0, 1, 3, 7, 15, 23]  # 1, 2, 4, 8, capped at 8
+        assert failures == [1, 2, 3, 4, 5]
+
+    run_virtual(main())
+
+
+def test_success_forgets_earlier_failures() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+
+        async def work(key: str) -> None:
+            passes.append(now() - 1000)
+            if len(passes) in (1, 2, 4):
+                raise RuntimeError("not yet")
+
+        queue: WorkQueue[str] = WorkQueue(work, backoff=NO_JITTER, on_failure=lambda *_: None)
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(10)
+        queue.add("a")
+        await asyncio.sleep(10)
+        assert passes == [0, 1, 3, 10, 11]
+
+    run_virtual(main())
+
+
+def test_the_wait_is_never_shorter_than_what_the_server_asked_for() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+
+        async def work(key: str) -> None:
+            passes.append(now() - 1000)
+            if len(passes) == 1:
+                raise RuntimeError("busy")
+
+        queue: WorkQueue[str] = WorkQueue(
+            work, backoff=NO_JITTER, retry_after=lambda error: 17.0, on_failure=lambda *_: None
+        )
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(100)
+        assert passes == [0, 17]
+
+    run_virtual(main())
+
+
+def test_events_during_a_failing_pass_do_not_defeat_its_backoff() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+
+        async def work(key: str) -> None:
+            passes.append(now() - 1000)
+            await asyncio.sleep(0.5)
+            if len(passes) < 3:
+                raise RuntimeError("not yet")
+
+        queue: WorkQueue[str] = WorkQueue(work, backoff=NO_JITTER, on_failure=lambda *_: None)
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(0.1)
+        queue.add("a")
+        await asyncio.sleep(100)
+        assert passes == [0, 1.5, 4.0]
+
+    run_virtual(main())
+
+
+def test_a_pass_that_hangs_is_cancelled_and_counts_as_failed() -> None:
+    async def main() -> None:
+        passes: list[float] = []
+        errors: list[Exception] = []
+
+        async def work(key: str) -> None:
+            passes.append(now() - 1000)
+            if len(passes) == 1:
+                await asyncio.sleep(3600)
+
+        queue: WorkQueue[str] = WorkQueue(
+            work, pass_timeout=60, backoff=NO_JITTER, on_failure=lambda k, error, n, d: errors.append(error)
+        )
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(50)
+        assert queue.oldest_age() == pytest.approx(50)
+        await asyncio.sleep(50)
+        assert passes == [0, 61]
+        assert isinstance(errors[0], TimeoutError)
+
+    run_virtual(main())
+
+
+def test_the_oldest_key_is_the_one_that_waits_or_works_longest() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+
+        async def work(key: str) -> None:
+            await release.wait()
+
+        queue: WorkQueue[str] = WorkQueue(work, workers=1)
+        assert queue.oldest_age() == 0
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(5)
+        queue.add("b")
+        await asyncio.sleep(5)
+        assert queue.oldest_age() == 10
+        assert (queue.depth, queue.running) == (1, 1)
+        release.set()
+        await queue.wait_idle()
+        assert queue.oldest_age() == 0
+
+    run_virtual(main())
+
+
+def test_stopping_lets_running_passes_end_and_starts_no_other() -> None:
+    async def main() -> None:
+        ended: list[str] = []
+
+        async def work(key: str) -> float:
+            await asyncio.sleep(3)
+            ended.append(key)
+            return 1.0
+
+        queue: WorkQueue[str] = WorkQueue(work, workers=1)
+        queue.start()
+        queue.add("a")
+        queue.add("b")
+        await asyncio.sleep(1)
+        await queue.stop(grace=10)
+        await asyncio.sleep(100)
+        assert ended == ["a"]
+
+    run_virtual(main())
+
+
+def test_stopping_cancels_what_does_not_end_in_time() -> None:
+    async def main() -> None:
+        cancelled = False
+
+        async def work(key: str) -> None:
+            nonlocal cancelled
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                cancelled = True
+                raise
+
+        queue: WorkQueue[str] = WorkQueue(work)
+        queue.start()
+        queue.add("a")
+        await asyncio.sleep(1)
+        await queue.stop(grace=2)
+        assert cancelled
+        assert now() == 1003.0
+
+    run_virtual(main())
+
+
+def test_jitter_takes_at_most_half_of_the_wait() -> None:
+    assert Backoff(base=1.0, cap=8.0, random=lambda: 0.999999).delay(3) == pytest.approx(2.0, rel=1e-3)
+    assert Backoff(base=1.0, cap=8.0, random=lambda: 0.0).delay(3) == 4.0
+    assert Backoff(base=1.0, cap=8.0, random=lambda: 0.0).delay(1_000_000) == 8.0
