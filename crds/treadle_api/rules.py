@@ -1,0 +1,180 @@
+"""How a model states a constraint once for both readers: pydantic here, the API server's CEL there.
+
+A structural schema can say "at most 63 characters"; it cannot say "exactly one of". Such sentences are
+`Rule`s: a CEL expression for the server, a predicate for us, one message for the person. Rules that compare
+with the stored object (`oldSelf`) have no predicate: only the server sees both.
+"""
+
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+_ACRONYMS = {"id": "ID", "url": "URL"}
+
+
+def camel(name: str) -> str:
+    """The API's spelling of a field: `thread_id` -> `threadID`, `renew_seconds` -> `renewSeconds`."""
+    first, *rest = name.split("_")
+    return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One sentence about an object. `message` says what to change; `field` is relative to the object."""
+
+    cel: str
+    message: str
+    holds: Callable[[Any], bool] | None = None
+    """The same sentence in Python; None for rules about a change, which only the server can judge."""
+    field: str | None = None
+    reason: str = "FieldValueInvalid"
+
+    def as_schema(self) -> JsonSchemaValue:
+        schema: JsonSchemaValue = {"rule": self.cel, "message": self.message}
+        if self.field is not None:
+            schema["fieldPath"] = f".{self.field}"
+        if self.reason != "FieldValueInvalid":
+            schema["reason"] = self.reason
+        return schema
+
+
+class ApiModel(BaseModel):
+    """A part of an object of ours.
+
+    Frozen; spelled in camelCase on the wire; unknown fields are ignored, since an older program meets newer
+    objects. Never written back whole: status goes out by server-side apply, finalizers by patch.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _rules_hold(self) -> Self:
+        for rule in self.rules:
+            if rule.holds is not None and not rule.holds(self):
+                raise ValueError(f"{rule.field}: {rule.message}" if rule.field else rule.message)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        if cls.rules:
+            handler.resolve_ref_schema(schema)["x-kubernetes-validations"] = [
+                rule.as_schema() for rule in cls.rules
+            ]
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Keywords of a structural schema that JSON Schema does not have, and `format`."""
+
+    keywords: tuple[tuple[str, Any], ...]
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core)
+        schema.update(self.keywords)
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Worded:
+    """A pattern (RE2 and `re` alike, whole string) whose refusal is a sentence, not a regular expression."""
+
+    pattern: str
+    message: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core)
+        schema["x-kubernetes-validations"] = [
+            {"rule": f"self.matches('^({self.pattern})$')", "message": self.message}
+        ]
+        return schema
+
+    def _check(self, value: str) -> str:
+        if re.fullmatch(self.pattern, value) is None:
+            raise ValueError(self.message)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """A list whose items differ: a `set` of scalars, or a `map` keyed by one field of its items."""
+
+    key: str | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core)
+        schema["x-kubernetes-list-type"] = "set" if self.key is None else "map"
+        if self.key is not None:
+            schema["x-kubernetes-list-map-keys"] = [self.key]
+        return schema
+
+    def _check(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        seen: set[Hashable] = set()
+        for item in items:
+            identity = item if self.key is None else getattr(item, self.key)
+            if identity in seen:
+                raise ValueError(f"Duplicate value: {identity}")
+            seen.add(identity)
+        return items
+
+
+Int32 = Annotated[int, Strict(), Extra((("format", "int32"),))]
+Int64 = Annotated[int, Strict(), Extra((("format", "int64"),))]
+Time = Annotated[AwareDatetime, Extra((("format", "date-time"),))]
+Atomic = Extra((("x-kubernetes-list-type", "atomic"),))
+"""A list that one writer replaces as a whole."""
+
+
+def immutable(field: str, advice: str, *, required: bool = False) -> Rule:
+    """`field` may not change once the object exists: neither its value nor whether it is set.
+
+    Stands one level above the field, because a rule on an optional field is not run when it comes or goes.
+    """
+    same = f"self.{field} == oldSelf.{field}"
+    if not required:
+        same = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"
+    return Rule(same, f"{field} is immutable: {advice}", field=field, reason="FieldValueForbidden")
+
+
+def same_once_set(field: str) -> Rule:
+    """`field` of a status is written once and then kept."""
+    return Rule(
+        f"!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})",
+        f"{field} is set once: keep the stored value",
+        field=field,
+    )

@@ -1,0 +1,276 @@
+"""A Run's status: what the operator projects from the store, bounded to 32 KiB.
+
+The rules are invariants that the operator can never need to break; chief among them: a success that no
+receipt stands behind cannot be stored.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from treadle_api.meta import TOKEN_LIMIT, ObjectStatus, ReasonWord, token_never_falls
+from treadle_api.rules import ApiModel, Int32, Int64, Rule, Time, Unique, Worded, same_once_set
+from treadle_api.settings import Requirement
+from treadle_api.thread import Outcome
+
+
+class Phase(StrEnum):
+    """One word for people; programs read the conditions."""
+
+    PENDING = "Pending"
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RECOVERING = "Recovering"
+    CANCELLING = "Cancelling"
+    FINALIZING = "Finalizing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+
+    @property
+    def finished(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
+
+
+class RunAgent(ApiModel):
+    """The Agent as it was when the run was admitted."""
+
+    name: str | None = Field(default=None, max_length=63)
+    """Its name."""
+    generation: Int64 | None = Field(default=None, ge=0)
+    """Generation of its spec."""
+    image_id: str | None = Field(default=None, max_length=512)
+    """The image that the newest attempt really ran."""
+
+
+class Ownership(ApiModel):
+    """Who may write."""
+
+    holder: str | None = Field(default=None, max_length=128)
+    """`<pod uid>/<nonce>` of the process that claimed the thread."""
+    fencing_token: Int64 | None = Field(default=None, ge=0, lt=TOKEN_LIMIT)
+    """The token of the newest attempt."""
+    lease_name: str | None = Field(default=None, max_length=63)
+    """The Lease of the run."""
+    acquired_time: Time | None = None
+    """When the thread was claimed."""
+
+
+class RunPod(ApiModel):
+    """The pod of the newest attempt."""
+
+    name: str | None = Field(default=None, max_length=63)
+    """Its name."""
+    uid: str | None = Field(default=None, max_length=36)
+    """Its uid."""
+    node: str | None = Field(default=None, max_length=253)
+    """Its node."""
+
+
+class CheckpointStatus(ApiModel):
+    """The newest checkpoint of the run."""
+
+    id: str | None = Field(default=None, max_length=128)
+    """LangGraph's id of it."""
+    step: Int64 | None = None
+    """The graph's step that wrote it."""
+    time: Time | None = None
+    """When it was written."""
+
+
+class DeliveredArtifact(ApiModel):
+    """A file that was presented, as the store hashed it."""
+
+    path: str = Field(min_length=1, max_length=256)
+    """Relative to the workspace."""
+    sha256: Annotated[
+        str, Field(max_length=64), Worded("[0-9a-f]{64}", "use the 64 lower-case hex digits of the sha256")
+    ]
+    """Of its bytes, in lower-case hex."""
+    bytes: Int64 | None = Field(default=None, ge=0)
+    """Its size."""
+    media_type: str | None = Field(default=None, max_length=127)
+    """Its media type."""
+
+
+class DeliveryStatus(ApiModel):
+    """The receipt."""
+
+    receipt_id: str | None = Field(default=None, min_length=1, max_length=128)
+    """Digest of the durable receipt; set once."""
+    requirement: Requirement | None = None
+    """What had to be presented."""
+    produced: Int32 | None = Field(default=None, ge=0)
+    """Files that are new or changed."""
+    presented: Int32 | None = Field(default=None, ge=0)
+    """Files that the agent presented."""
+    matched: Int32 | None = Field(default=None, ge=0)
+    """Declared patterns that a presented file matches."""
+    coverage: str | None = Field(default=None, max_length=32)
+    """The verdict on the requirement."""
+    artifacts: Annotated[tuple[DeliveredArtifact, ...], Field(max_length=20), Unique("path")] = ()
+    """The presented files, the first 20; the receipt in the store has all."""
+    verified_time: Time | None = None
+    """When the operator compared the receipt with the run's last assignment."""
+
+
+class Usage(ApiModel):
+    """What the run consumed, over all attempts."""
+
+    input_tokens: Int64 | None = Field(default=None, ge=0)
+    """Tokens sent to models."""
+    output_tokens: Int64 | None = Field(default=None, ge=0)
+    """Tokens received from models."""
+    model_calls: Int64 | None = Field(default=None, ge=0)
+    """Calls of models."""
+    tool_calls: Int64 | None = Field(default=None, ge=0)
+    """Calls of tools."""
+
+
+class StreamStatus(ApiModel):
+    """The live stream."""
+
+    key: str | None = Field(default=None, max_length=253)
+    """Its key on the wire."""
+
+
+class Loss(StrEnum):
+    """Whose fault the end of an attempt without an answer was."""
+
+    RETRY = "Retry"
+    DISRUPTION = "Disruption"
+
+
+class AttemptStatus(ApiModel):
+    """One attempt."""
+
+    attempt: Int32 = Field(ge=1, le=1000)
+    """Counts from 1."""
+    pod_name: str | None = Field(default=None, max_length=63)
+    """Its pod."""
+    node: str | None = Field(default=None, max_length=253)
+    """The pod's node."""
+    fencing_token: Int64 | None = Field(default=None, ge=0, lt=TOKEN_LIMIT)
+    """Its token."""
+    start_time: Time | None = None
+    """When it was assigned."""
+    end_time: Time | None = None
+    """When it was closed."""
+    loss: Loss | None = None
+    """Which budget it counts against; unset: it is going on, or gave the answer."""
+    reason: ReasonWord | None = None
+    """Why it was lost."""
+    message: str | None = Field(default=None, max_length=256)
+    """The same in a sentence."""
+
+
+class Result(ApiModel):
+    """The end of the run, for a quick look."""
+
+    summary: str | None = Field(default=None, max_length=1024)
+    """The beginning of the last message."""
+    message_id: str | None = Field(default=None, max_length=128)
+    """LangChain's id of the last message."""
+
+
+def _true(who: str, type_: str) -> str:
+    return f"(has({who}.conditions) && {who}.conditions.exists(c, c.type == '{type_}' && c.status == 'True'))"
+
+
+def _succeeded_says(status: ObjectStatus) -> bool:
+    found = status.condition("Succeeded")
+    return found is not None and found.status != "Unknown"
+
+
+class RunObjectStatus(ObjectStatus):
+    """How far the run is and how it ended; written by the operator alone."""
+
+    rules = (
+        *ObjectStatus.rules,
+        token_never_falls("ownership.fencingToken"),
+        Rule(
+            f"!{_true('oldSelf', 'Finished')} || {_true('self', 'Finished')}",
+            "Finished is final: keep the condition",
+            field="conditions",
+        ),
+        Rule(
+            f"!{_true('oldSelf', 'Finished')} || oldSelf.conditions.all(o, o.type != 'Succeeded' ||"
+            " (has(self.conditions) && self.conditions.exists(n, n.type == 'Succeeded'"
+            " && n.status == o.status && n.reason == o.reason)))",
+            "the outcome is frozen once Finished is True: keep status and reason of Succeeded",
+            field="conditions",
+        ),
+        Rule(
+            f"!{_true('oldSelf', 'Finished')} || (has(self.outcome) == has(oldSelf.outcome)"
+            " && (!has(self.outcome) || self.outcome == oldSelf.outcome))",
+            "outcome is frozen once Finished is True: keep the stored value",
+            field="outcome",
+        ),
+        Rule(
+            f"!{_true('self', 'Finished')} || self.conditions.exists(c, c.type == 'Succeeded'"
+            " && c.status != 'Unknown')",
+            "Finished=True needs Succeeded True or False: set both in one write",
+            holds=lambda s: not s.is_true("Finished") or _succeeded_says(s),
+            field="conditions",
+        ),
+        Rule(
+            f"!{_true('self', 'Succeeded')} || (has(self.delivery) && has(self.delivery.receiptID)"
+            f" && {_true('self', 'Finished')})",
+            "Succeeded=True needs delivery.receiptID and Finished=True: write the receipt's id with it",
+            holds=lambda s: (
+                not s.is_true("Succeeded")
+                or (s.delivery is not None and s.delivery.receipt_id is not None and s.is_true("Finished"))
+            ),
+            field="conditions",
+        ),
+        Rule(
+            "!(has(oldSelf.delivery) && has(oldSelf.delivery.receiptID)) || (has(self.delivery)"
+            " && has(self.delivery.receiptID) && self.delivery.receiptID == oldSelf.delivery.receiptID)",
+            "delivery.receiptID is set once: keep the stored value",
+            field="delivery",
+        ),
+        same_once_set("completionTime"),
+    )
+
+    phase: Phase | None = None
+    """One word for people; programs read the conditions."""
+    agent: RunAgent | None = None
+    """The Agent as it was when the run was admitted."""
+    start_time: Time | None = None
+    """When the first attempt was assigned."""
+    completion_time: Time | None = None
+    """When the run ended; set once."""
+    duration: str | None = Field(default=None, max_length=16)
+    """From start to end, as `2m4s`."""
+    outcome: Outcome | None = None
+    """How the run ended."""
+    attempt: Int32 | None = Field(default=None, ge=0, le=1000)
+    """The newest attempt, from 1."""
+    disruptions: Int32 | None = Field(default=None, ge=0, le=1000)
+    """Attempts that the platform took away."""
+    next_attempt_time: Time | None = None
+    """When the next attempt begins."""
+    ownership: Ownership | None = None
+    """Who may write."""
+    pod: RunPod | None = None
+    """The pod of the newest attempt."""
+    checkpoint: CheckpointStatus | None = None
+    """The newest checkpoint of the run."""
+    queue_position: Int32 | None = Field(default=None, ge=0)
+    """Runs of the Thread that come first; 0: next."""
+    delivery: DeliveryStatus | None = None
+    """The receipt."""
+    usage: Usage | None = None
+    """What the run consumed."""
+    model: str | None = Field(default=None, max_length=128)
+    """The model that answered last."""
+    stream: StreamStatus | None = None
+    """The live stream."""
+    attempts: Annotated[tuple[AttemptStatus, ...], Field(max_length=10), Unique("attempt")] = ()
+    """The last 10 attempts."""
+    result: Result | None = None
+    """The end of the run, for a quick look."""
+    spec_hash: str | None = Field(default=None, max_length=64)
+    """Of the spec that was admitted."""
