@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -130,7 +130,7 @@ class Wire:
         async with translated("nudging", CALL_SECONDS):
             await self._redis.call("PUBLISH", nudge_channel(namespace), nudge_text(run_id, what))
 
-    async def nudges(self, namespace: str = "*") -> AsyncIterator[Nudge]:
+    async def nudges(self, namespace: str = "*") -> AsyncGenerator[Nudge]:
         """Nudges of one namespace or of all, until the caller stops.
 
         Starts and restarts with a Nudge without a run, once per connection. While Redis is away it tries
