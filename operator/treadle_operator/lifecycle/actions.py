@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from treadle_api.records import FencingToken, LossClass, RunStatus
+from treadle_api.records import FencingToken, LossClass, RunStatus, ThreadID
 from treadle_operator.lifecycle.world import Prepared, ThreadObject
 
 Status = dict[str, Any]
@@ -118,7 +118,10 @@ class SettleOrphan:
 
 @dataclass(frozen=True, slots=True)
 class RevokeStream:
-    """Take the Redis user of the thread's last token away. Best effort: the fence does not depend on it."""
+    """Take the Redis user of one token away. Best effort: the fence does not depend on it."""
+
+    thread_id: ThreadID
+    token: FencingToken
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class Waiting:
 
     reason: str
     message: str = ""
+    seen_for: float = 0.0
+    """Seconds since this operator first saw the pod wait for the same `starting.trouble`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ class ThreadObject:
     agent: str
     thread_key: str
     """`spec.threadID`, or the uid where it is unset."""
+    max_queued_runs: int = 100
     deleting: bool = False
 
 

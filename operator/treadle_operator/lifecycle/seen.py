@@ -1,0 +1,126 @@
+"""What the rules ask of the world again and again, worked out once: who holds, who is lost, since when."""
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from treadle_api.reasons import Reason
+from treadle_api.records import AttemptRow, LossClass, RunRecord, RunStatus
+from treadle_api.resolved import ResolvedRun
+from treadle_operator.lifecycle.loss import LEASE_MARGIN, Loss, of_pod
+from treadle_operator.lifecycle.world import PodView, RunWorld
+
+_CLAIMED = (RunStatus.RUNNING, RunStatus.FINALIZING)
+
+
+def limits(record: RunRecord) -> ResolvedRun:
+    """The run's resolved settings; built-in ones where a newer operator stored what this one cannot read."""
+    try:
+        return ResolvedRun.model_validate(record.config)
+    except ValidationError:
+        return ResolvedRun()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An admitted, unfinished run, seen with its current attempt."""
+
+    world: RunWorld
+    record: RunRecord
+    settings: ResolvedRun
+
+    @property
+    def claimed(self) -> bool:
+        return self.record.status in _CLAIMED
+
+    @property
+    def row(self) -> AttemptRow | None:
+        return self.record.attempts[-1] if self.record.attempts else None
+
+    @property
+    def pod(self) -> PodView | None:
+        """The pod of the current attempt: the holder's once there is a holder, else a living one."""
+        mine = [p for p in self.world.pods if p.attempt == self.record.attempt]
+        if self.claimed and self.record.holder:
+            uid = self.record.holder.partition("/")[0]
+            return next((p for p in mine if p.uid == uid), None)
+        return next((p for p in mine if p.alive), mine[-1] if mine else None)
+
+    @property
+    def strays(self) -> tuple[PodView, ...]:
+        """Living pods of other attempts: fenced already, and in the way."""
+        return tuple(
+            p for p in self.world.pods if p.alive and not p.deleting and p.attempt != self.record.attempt
+        )
+
+    @property
+    def lease_limit(self) -> float:
+        """Seconds of silence after which the holder is lost; from the Agent, never from the Lease itself."""
+        return self.settings.lease.duration_seconds + LEASE_MARGIN
+
+    @property
+    def silence(self) -> float:
+        """Seconds without a sign of the run's holder.
+
+        Never longer than the claim has been known: the Lease lies unchanged while an image is pulled, and
+        one list of Leases may be older than the claim. What a foreign holder writes is no sign of ours.
+        """
+        lease, holder = self.world.lease, self.record.holder or ""
+        foreign = bool(lease.holder) and lease.holder.partition("/")[0] != holder.partition("/")[0]
+        return self.world.record_for if foreign else min(lease.silent_for, self.world.record_for)
+
+    @property
+    def released(self) -> bool:
+        """Whether the holder has given the Lease back: proof that it writes no more, pod or no pod."""
+        lease = self.world.lease
+        return (
+            self.claimed
+            and lease.exists
+            and not lease.holder
+            and self.row is not None
+            and (lease.pod == self.row.pod)
+        )
+
+    @property
+    def active_for(self) -> float:
+        """Seconds since the first assignment, by the clock of the world."""
+        first = self.record.started_at or (self.record.attempts[0].started if self.record.attempts else None)
+        return (self.world.now - first).total_seconds() if first is not None else 0.0
+
+    @property
+    def start_for(self) -> float:
+        """Seconds since the current attempt was assigned."""
+        return (self.world.now - self.row.started).total_seconds() if self.row is not None else 0.0
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why the current attempt will give no answer any more; None while it still may."""
+        if self.record.attempt == 0:
+            return None
+        pod = self.pod
+        if pod is not None and not pod.alive:
+            return of_pod(pod)
+        return self._holder_lost(pod) if self.claimed else self._never_claimed(pod)
+
+    def _holder_lost(self, pod: PodView | None) -> Loss | None:
+        over = self.silence - self.lease_limit
+        if over >= 0:
+            message = f"The holder of attempt {self.record.attempt} has been silent for too long"
+            return Loss(LossClass.DISRUPTION, Reason.LEASE_EXPIRED, message, over)
+        if pod is None and self.released:
+            message = f"The pod of attempt {self.record.attempt} is gone and has released its Lease"
+            return Loss(LossClass.DISRUPTION, Reason.POD_LOST, message, self.silence)
+        return None
+
+    def _never_claimed(self, pod: PodView | None) -> Loss | None:
+        over = self.start_for - self.settings.timeouts.start_seconds
+        if over >= 0:
+            message = (
+                f"Attempt {self.record.attempt} did not start within"
+                f" {self.settings.timeouts.start_seconds} s (timeouts.startSeconds)"
+            )
+            return Loss(LossClass.RETRY, Reason.START_DEADLINE_EXCEEDED, message, over)
+        if pod is None and self.row is not None and self.row.pod_uid is not None:
+            message = f"Pod {self.row.pod} vanished before it claimed the thread"
+            return Loss(LossClass.DISRUPTION, Reason.POD_LOST, message, self.world.record_for)
+        return None
