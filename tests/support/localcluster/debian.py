@@ -1,0 +1,78 @@
+"""What comes from Debian: packages of this machine, and root file systems for images."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .commands import follow, run
+from .errors import ClusterError
+from .layout import Layout, digest
+from .narrate import Progress, say
+
+_APT_SECONDS = 900
+
+
+def is_debian() -> bool:
+    return shutil.which("apt-get") is not None
+
+
+def install(packages: Sequence[str], why: str) -> None:
+    """apt-get install, aloud; ClusterError where we may not (not root) or cannot (not Debian)."""
+    wanted = " ".join(packages)
+    if os.geteuid() != 0 or not is_debian():
+        raise ClusterError(f"{why}: install {wanted} (as root on Debian this is done for you)")
+    say("apt-get", f"installing {wanted}: {why}")
+    # RUNLEVEL: a package's own service is not to be started, we start a private one.
+    env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    progress = Progress("apt-get")
+    follow(["apt-get", "-q", "update"], progress.tick, timeout=_APT_SECONDS, env=env)
+    follow(
+        ["apt-get", "-q", "install", "-y", "--no-install-recommends", *packages],
+        progress.tick,
+        timeout=_APT_SECONDS,
+        env=env,
+    )
+
+
+def require(program: str, package: str, why: str) -> None:
+    """The program is on PATH afterwards."""
+    if shutil.which(program, path=search_path()) is None:
+        install([package], why)
+
+
+def search_path() -> str:
+    """PATH with the administrator's folders, which an ordinary shell may lack."""
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A root file system to be made of Debian packages."""
+
+    name: str
+    suite: str
+    variant: str
+    packages: tuple[str, ...]
+
+    def key(self) -> str:
+        return digest([self.suite, self.variant, *self.packages, os.uname().machine])[:12]
+
+
+def tarball(layout: Layout, tree: Tree) -> Path:
+    """The tree as a tar file in the cache, made by mmdebstrap if it is not there."""
+    path = layout.trees / f"{tree.name}-{tree.key()}.tar"
+    if path.exists():
+        return path
+    require("mmdebstrap", "mmdebstrap", "images are to be made without a registry")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new.tar")
+    say("mmdebstrap", f"{tree.name} ({tree.suite}, {len(tree.packages)} packages)")
+    command = ["mmdebstrap", "-q", f"--variant={tree.variant}", '--aptopt=APT::Install-Recommends "false"']
+    command += [f"--include={','.join(tree.packages)}", tree.suite, str(fresh)]
+    run(command, timeout=_APT_SECONDS)
+    fresh.replace(path)
+    return path

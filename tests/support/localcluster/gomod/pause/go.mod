@@ -1,0 +1,3 @@
+module treadle.dev/localcluster/pause
+
+go 1.25.0

@@ -1,0 +1,159 @@
+"""The rungs in their order, from nothing to a cluster with our images."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from . import cluster, debian, images, node_image, private_engine
+from .cluster import Tools
+from .engine import Engine, NoEngine, ask
+from .errors import ClusterError, CommandFailed
+from .layout import Layout
+from .narrate import rung, say
+from .programs import client_programs
+from .settings import Settings
+from .state import Cluster, State
+from .teardown import Teardown, engine_process, plan
+
+
+class Registry:
+    """Whether images can be pulled: asked once, and only when something would have to be pulled."""
+
+    def __init__(self, engine: Engine, *, offline: bool) -> None:
+        self._engine = engine
+        self._known: bool | None = False if offline else None
+
+    def answers(self) -> bool:
+        if self._known is None:
+            self._known = self._engine.registry_answers()
+            say("registry", "answers" if self._known else "does not answer: nothing is pulled")
+        return self._known
+
+
+def up(layout: Layout, settings: Settings, *, with_images: bool) -> None:
+    """Climb all rungs; each one that is already there costs a question only."""
+    state = State.read(layout.state_file)
+    programs = client_programs(layout)
+    engine = _engine(layout, state, settings)
+    offline = settings.offline or bool(state.engine and state.engine.offline)
+    registry = Registry(engine, offline=offline)
+    kubeconfig = layout.kubeconfig(settings.name)
+    tools = Tools(programs, engine, kubeconfig)
+    known = state.clusters.get(settings.name)
+    image = known.image if known else node_image.ensure(layout, engine, registry=registry.answers)
+    ours = images.ensure(layout, engine, registry=registry.answers) if with_images else []
+    running = cluster.ensure(layout, state, engine, tools, image, name=settings.name, nodes=settings.nodes)
+    if ours:
+        cluster.load(layout, state, engine, tools, running, ours)
+
+
+def build_images(layout: Layout, settings: Settings) -> None:
+    """Our images alone, in the engine's store."""
+    state = State.read(layout.state_file)
+    engine = _engine(layout, state, settings)
+    offline = settings.offline or bool(state.engine and state.engine.offline)
+    for name in images.ensure(layout, engine, registry=Registry(engine, offline=offline).answers):
+        say("image", name)
+
+
+def down(layout: Layout, *, only: str | None) -> None:
+    """Undo what the state file names, whatever is left of it."""
+    state = State.read(layout.state_file)
+    if only is not None and only not in state.clusters:
+        raise ClusterError(f"no cluster {only} here; there are: {', '.join(state.clusters) or 'none'}")
+    with rung("down") as this:
+        steps = plan(state, only=only)
+        Teardown(layout, state).carry_out(steps)
+        this.note(f"{len(steps)} steps" if steps else "nothing was up")
+
+
+def _engine(layout: Layout, state: State, settings: Settings) -> Engine:
+    with rung("engine") as this:
+        if state.engine is not None:
+            if engine_process(state.engine) and (engine := Engine(state.host)).answers():
+                this.note("our private engine runs")
+                return engine
+            say("engine", "our private engine is gone; clearing what it left")
+            Teardown(layout, state).carry_out(plan(state))
+            state = _forget(state)
+        try:
+            engine = ask()
+        except NoEngine as absence:
+            if os.geteuid() != 0 or not debian.is_debian():
+                raise ClusterError(
+                    f"{absence}. Install and start Docker (root on Debian gets a private one without)"
+                ) from absence
+        else:
+            state.host = engine.host
+            this.note(f"the engine at {engine.host}")
+            return engine
+        private_engine.install()
+        engine = private_engine.start(layout, state, offline=True)
+        if not settings.offline and engine.registry_answers():
+            _stop_engine(layout, state)
+            engine = private_engine.start(layout, state, offline=False)
+        reach = "cut off from outside" if state.engine and state.engine.offline else "a registry answers"
+        this.note(f"private engine started, {reach}")
+        return engine
+
+
+def _stop_engine(layout: Layout, state: State) -> None:
+    Teardown(layout, state).carry_out(plan(state))
+    _forget(state)
+
+
+def _forget(state: State) -> State:
+    state.engine, state.host, state.modules_dir_made = None, "", False
+    state.clusters.clear()
+    return state
+
+
+def exports(layout: Layout, settings: Settings) -> dict[str, str]:
+    """The variables by which others use the cluster."""
+    if settings.existing:
+        names = images.NAMES
+        return {
+            f"TREADLE_{key.upper()}_IMAGE": f"{settings.image_prefix}/treadle-{key}:{settings.image_tag}"
+            for key in names
+        }
+    state = State.read(layout.state_file)
+    running = state.clusters.get(settings.name)
+    if running is None:
+        raise ClusterError(f"cluster {settings.name} is not up: run `up` first")
+    folders = [str(path.parent) for path in client_programs(layout).values() if layout.cache in path.parents]
+    values = {
+        "KUBECONFIG": running.kubeconfig,
+        "DOCKER_HOST": state.host,
+        "PATH": os.pathsep.join([*folders, os.environ.get("PATH", "")]),
+        "TREADLE_CLUSTER_NAME": running.name,
+    }
+    values |= {f"TREADLE_{purpose.upper()}_PORT": str(port) for purpose, port in running.ports.items()}
+    return values | {f"TREADLE_{key.upper()}_IMAGE": name for key, name in images.names().items()}
+
+
+def status(layout: Layout) -> list[str]:
+    """One line per thing that runs."""
+    state = State.read(layout.state_file)
+    engine = Engine(state.host) if state.host else None
+    lines = []
+    if state.engine:
+        process = engine_process(state.engine)
+        lines.append(f"private engine   {f'pid {process.pid}' if process else 'not running'}, {state.host}")
+    elif engine:
+        lines.append(f"engine           {state.host}")
+    for one in state.clusters.values():
+        condition = _condition(layout, engine, one)
+        lines.append(f"cluster          {one.name}: {condition}, {one.nodes} node(s), {one.kubeconfig}")
+        lines += [f"  port           127.0.0.1:{port} {purpose}" for purpose, port in one.ports.items()]
+        lines += [f"  image          {image}" for image in one.loaded]
+    return lines or ["nothing is up"]
+
+
+def _condition(layout: Layout, engine: Engine | None, one: Cluster) -> str:
+    if engine is None or not engine.answers():
+        return "engine does not answer"
+    with contextlib.suppress(CommandFailed):
+        if Tools(client_programs(layout), engine, one.kubeconfig).healthy(one.nodes):
+            return "healthy"
+    return "not healthy"
