@@ -3,23 +3,36 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from .stream_client import Client, WireFrame, decode, position, translated
 
 READ_SECONDS: Final = 3.0
 """Longest wait for an answer, beyond the time that a read blocks on purpose."""
 
+Position = tuple[int, int]
+"""`(seq, n)` of an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where a position stands in what Redis kept.
+
+    `anchor` is the newest entry at or before it: as long as that is there, nothing behind the position was
+    trimmed, because streams are trimmed from their oldest end. `first` is the oldest entry. Both are None
+    where Redis keeps nothing.
+    """
+
+    anchor: Position | None
+    first: Position | None
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one read gave: its frames in order, and the position after which the next read goes on.
-
-    `last` is ahead of the last frame where entries were passed over that no publisher of ours wrote.
-    """
+    """Entries in order: those of publishers as frames, and the last position of all."""
 
     frames: tuple[WireFrame, ...]
-    last: tuple[int, int]
+    last: Position
 
 
 class Reader:
@@ -28,24 +41,38 @@ class Reader:
     def __init__(self, redis: Client) -> None:
         self._redis = redis
 
-    async def first(self, stream: str) -> tuple[int, int] | None:
-        """Position of the oldest entry that Redis kept; None where it keeps nothing."""
+    async def locate(self, stream: str, at: Position) -> Window:
+        """The window of `stream`, seen from `at`."""
         async with translated("looking at the window", READ_SECONDS):
-            rows = await self._redis.call("XRANGE", stream, "-", "+", "COUNT", 1)
-        return position(rows[0][0]) if rows else None
+            before = await self._redis.call("XREVRANGE", stream, _id(at), "-", "COUNT", 1)
+            if before:
+                return Window(anchor=position(before[0][0]), first=None)
+            first = await self._redis.call("XRANGE", stream, "-", "+", "COUNT", 1)
+        return Window(anchor=None, first=position(first[0][0]) if first else None)
 
-    async def read(self, stream: str, after: tuple[int, int], *, block_ms: int, count: int = 32) -> Page:
-        """Up to `count` entries behind `after`; waits up to `block_ms` for the first one.
-
-        An empty page means that there was none. Raises WireUnavailable.
-        """
-        async with translated("reading", block_ms / 1000 + READ_SECONDS):
+    async def wait(self, stream: str, after: Position, *, block_ms: int) -> bool:
+        """Whether there is an entry behind `after`; waits up to `block_ms` for one."""
+        async with translated("waiting", block_ms / 1000 + READ_SECONDS):
             answer = await self._redis.call(
-                *("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, f"{after[0]}-{after[1]}")
+                *("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", stream, _id(after))
             )
-        rows = answer[0][1] if answer else []
-        frames = tuple(frame for entry_id, fields in rows if (frame := decode(entry_id, fields)))
-        return Page(frames, position(rows[-1][0]) if rows else after)
+        return bool(answer)
+
+    async def page(self, stream: str, start: Position, *, count: int, seen: bool = True) -> Page | None:
+        """Up to `count` entries from `start` on; without `start` itself where that was `seen` before.
+
+        None where the entry `start` is gone: others behind it may be gone too, see `locate`.
+        """
+        async with translated("reading", READ_SECONDS):
+            rows: list[Any] = await self._redis.call("XRANGE", stream, _id(start), "+", "COUNT", count + 1)
+        if not rows or position(rows[0][0]) != start:
+            return None
+        frames = (decode(entry_id, fields) for entry_id, fields in (rows[1:] if seen else rows))
+        return Page(tuple(frame for frame in frames if frame), position(rows[-1][0]))
+
+
+def _id(at: Position) -> str:
+    return f"{at[0]}-{at[1]}"
 
 
 @asynccontextmanager

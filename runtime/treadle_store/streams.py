@@ -7,7 +7,7 @@ The operator says who may publish (`open_wire`), the agent publishes (`Publisher
 from .stream_acl import SERVER_SETTINGS
 from .stream_client import FRAME_BYTES_LIMIT, WireFrame, WireUnavailable
 from .stream_publisher import MAX_LENGTH, TTL_SECONDS, Publisher
-from .stream_reader import Page, Reader, open_reader
+from .stream_reader import Page, Position, Reader, Window, open_reader
 from .stream_wire import Nudge, Wire, open_wire
 
 __all__ = [
@@ -17,8 +17,10 @@ __all__ = [
     "TTL_SECONDS",
     "Nudge",
     "Page",
+    "Position",
     "Publisher",
     "Reader",
+    "Window",
     "Wire",
     "WireFrame",
     "WireUnavailable",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from treadle_api.records import Assignment, Capability, FencingToken, Frame, RunUID, ThreadID
-from treadle_store.streams import Wire
+from treadle_store.streams import Reader, Wire, WireFrame
 
 NAMESPACE = "team-a"
 THREAD = ThreadID("11111111-1111-4111-8111-111111111111")
@@ -38,3 +38,13 @@ def an_event(seq: int, *, token: int = 1, run: RunUID = RUN, type: str = "messag
 
 def a_delta(seq: int, text: str = "", *, token: int = 1, run: RunUID = RUN) -> Frame:
     return Frame(f"{seq}-*", run, FencingToken(token), "token", {"text": text})
+
+
+async def whole_stream(reader: Reader, stream: str) -> tuple[WireFrame, ...]:
+    """Every frame that the stream holds."""
+    window = await reader.locate(stream, (0, 0))
+    if window.first is None:
+        return ()
+    page = await reader.page(stream, window.first, count=10_000, seen=False)
+    assert page is not None
+    return page.frames

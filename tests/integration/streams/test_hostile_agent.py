@@ -15,6 +15,7 @@ from support.stream_factories import (
     an_assignment,
     an_event,
     grant,
+    whole_stream,
 )
 from treadle_api.names import nudge_channel, stream_key, stream_password, stream_user, token_key
 from treadle_store.stream_client import Client
@@ -164,8 +165,8 @@ async def test_a_poisoned_stream_is_thrown_away_by_the_next_honest_publisher(
     async with Publisher(redis_server.address, an_assignment(2)) as publisher:
         assert await publisher.publish([an_event(2, token=2)])
     async with open_reader(redis_server.admin_url, max_connections=1) as reader:
-        page = await reader.read(OWN_STREAM, (0, 0), block_ms=10)
-    assert [(frame.seq, frame.token) for frame in page.frames] == [(2, 2)]
+        frames = await whole_stream(reader, OWN_STREAM)
+    assert [(frame.seq, frame.token) for frame in frames] == [(2, 2)]
 
 
 async def test_a_flood_into_the_own_stream_does_not_stop_other_threads(
@@ -192,7 +193,8 @@ async def test_entries_that_no_publisher_wrote_are_passed_over(
     ):
         await hostile.call("XADD", OWN_STREAM, "1-*", *fields)
     async with open_reader(redis_server.admin_url, max_connections=1) as reader:
-        page = await reader.read(OWN_STREAM, (0, 0), block_ms=10)
+        page = await reader.page(OWN_STREAM, (1, 0), count=100, seen=False)
+    assert page is not None
     assert [frame.seq for frame in page.frames] == [1]
     assert page.last == (1, 5)
 
@@ -203,9 +205,9 @@ async def test_the_gateways_user_only_reads_streams(
 ) -> None:
     await wire.admit_reader("treadle-gateway", "reader")
     async with open_reader(redis_server.url("treadle-gateway", "reader"), max_connections=1) as reader:
-        assert await reader.first(OWN_STREAM) == (1, 0)
+        assert (await reader.locate(OWN_STREAM, (0, 0))).first == (1, 0)
         with pytest.raises(WireUnavailable, match="NoPermission"):
-            await reader.first(OWN_TOKEN)
+            await reader.locate(OWN_TOKEN, (0, 0))
     for command in (
         ("XADD", OWN_STREAM, *ENTRY),
         ("UNLINK", OWN_STREAM),

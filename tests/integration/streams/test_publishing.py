@@ -3,17 +3,30 @@
 import pytest
 
 from support.redis_server import RedisServer
-from support.stream_factories import LOG, NAMESPACE, RUN, THREAD, a_delta, an_assignment, an_event, grant
+from support.stream_factories import (
+    LOG,
+    NAMESPACE,
+    RUN,
+    THREAD,
+    a_delta,
+    an_assignment,
+    an_event,
+    grant,
+    whole_stream,
+)
 from treadle_api.names import stream_key
-from treadle_store.streams import MAX_LENGTH, Publisher, Wire, WireUnavailable, open_reader
+from treadle_store.streams import MAX_LENGTH, Publisher, Window, Wire, WireFrame, WireUnavailable, open_reader
 
 STREAM = stream_key(NAMESPACE, THREAD, LOG)
 
 
-async def positions(server: RedisServer, after: tuple[int, int] = (0, 0)) -> list[tuple[int, int, str]]:
+async def frames(server: RedisServer) -> tuple[WireFrame, ...]:
     async with open_reader(server.admin_url, max_connections=1) as reader:
-        page = await reader.read(STREAM, after, block_ms=10, count=5000)
-    return [(frame.seq, frame.n, frame.type) for frame in page.frames]
+        return await whole_stream(reader, STREAM)
+
+
+async def positions(server: RedisServer) -> list[tuple[int, int, str]]:
+    return [(frame.seq, frame.n, frame.type) for frame in await frames(server)]
 
 
 async def test_events_keep_their_seq_and_deltas_follow_them(redis_server: RedisServer, wire: Wire) -> None:
@@ -105,9 +118,7 @@ async def test_an_event_too_large_for_a_frame_travels_as_a_reference(
     await grant(wire, an_assignment())
     async with Publisher(redis_server.address, an_assignment()) as publisher:
         await publisher.publish([an_event(1, text="x" * 100_000), an_event(2, text="small")])
-    async with open_reader(redis_server.admin_url, max_connections=1) as reader:
-        page = await reader.read(STREAM, (0, 0), block_ms=10)
-    assert [frame.data for frame in page.frames] == [None, {"text": "small"}]
+    assert [frame.data for frame in await frames(redis_server)] == [None, {"text": "small"}]
 
 
 @pytest.mark.req("R47")
@@ -127,9 +138,7 @@ async def test_deltas_lost_while_redis_was_away_are_said_to_be_lost(
         await grant(wire, an_assignment())
         now += 1.0
         assert await publisher.publish([an_event(2)])
-    async with open_reader(redis_server.admin_url, max_connections=1) as reader:
-        page = await reader.read(STREAM, (0, 0), block_ms=10)
-    assert [(frame.type, frame.data) for frame in page.frames] == [
+    assert [(frame.type, frame.data) for frame in await frames(redis_server)] == [
         ("gap", {"reason": "wire_unavailable", "lost": 3}),
         ("message", {}),
     ]
@@ -143,3 +152,24 @@ async def test_the_end_frame_goes_behind_everything(redis_server: RedisServer, w
     own = an_assignment().capability
     await wire.publish_end(NAMESPACE, THREAD, LOG, RUN, own.token, "success")
     assert (await positions(redis_server))[2:] == [(7, 2, "end"), (7, 3, "end")]
+
+
+async def test_a_position_is_found_in_the_window_as_long_as_an_entry_at_or_before_it_is(
+    redis_server: RedisServer, wire: Wire
+) -> None:
+    await grant(wire, an_assignment())
+    async with (
+        Publisher(redis_server.address, an_assignment()) as publisher,
+        open_reader(redis_server.admin_url, max_connections=2) as reader,
+    ):
+        assert await reader.locate(STREAM, (5, 0)) == Window(None, None)
+        await publisher.publish([an_event(5), a_delta(5), an_event(6)])
+        assert await reader.locate(STREAM, (4, 9)) == Window(None, (5, 0))
+        assert await reader.locate(STREAM, (5, 7)) == Window((5, 1), None)
+        assert not await reader.wait(STREAM, (6, 0), block_ms=10)
+        assert await reader.wait(STREAM, (5, 1), block_ms=10)
+        page = await reader.page(STREAM, (5, 1), count=10)
+        assert page is not None
+        assert [(frame.seq, frame.n) for frame in page.frames] == [(6, 0)]
+        await redis_server.call("XTRIM", STREAM, "MINID", "6-0")
+        assert await reader.page(STREAM, (5, 1), count=10) is None
