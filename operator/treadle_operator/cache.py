@@ -26,6 +26,7 @@ class Cache:
         self._by_resource: defaultdict[str, set[ObjectId]] = defaultdict(set)
         self._pods_of_run: defaultdict[str, set[ObjectId]] = defaultdict(set)
         self._runs_of_thread: defaultdict[tuple[str, str], set[ObjectId]] = defaultdict(set)
+        self._run_by_uid: dict[str, ObjectId] = {}
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
         return self._objects.get((resource, namespace, name))
@@ -70,6 +71,10 @@ class Cache:
     def pods_of_run(self, run_uid: str) -> list[Json]:
         return self._sorted(self._pods_of_run.get(run_uid, ()))
 
+    def run_by_uid(self, run_uid: str) -> Json | None:
+        identity = self._run_by_uid.get(run_uid)
+        return self._objects.get(identity) if identity is not None else None
+
     def runs_of_thread(self, namespace: str, thread: str) -> list[Json]:
         return self._sorted(self._runs_of_thread.get((namespace, thread), ()))
 
@@ -82,6 +87,7 @@ class Cache:
             self._pods_of_run[run_of_child(seen)].add(identity)
         elif identity[0] == "runs":
             self._runs_of_thread[identity[1], thread_of_run(seen)].add(identity)
+            self._run_by_uid[uid(seen)] = identity
 
     def _unindex(self, identity: ObjectId, known: Json) -> None:
         self._by_resource[identity[0]].discard(identity)
@@ -89,6 +95,7 @@ class Cache:
             _discard(self._pods_of_run, run_of_child(known), identity)
         elif identity[0] == "runs":
             _discard(self._runs_of_thread, (identity[1], thread_of_run(known)), identity)
+            self._run_by_uid.pop(uid(known), None)
 
 
 def uid(obj: Json) -> str:

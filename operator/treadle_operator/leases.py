@@ -48,8 +48,12 @@ class LeaseBook:
     def __len__(self) -> int:
         return len(self._known)
 
-    def listed(self, leases: Iterable[Json]) -> set[str]:
-        """Takes in one complete list. Returns the runs whose holder or Lease changed (not mere renewals)."""
+    def listed(self, leases: Iterable[Json], *, began: float) -> set[str]:
+        """Takes in one complete list that was asked for at `began` (by the clock of this book).
+
+        Returns the runs whose holder or Lease changed (not mere renewals). What was written or read since
+        `began` is newer than the list and stays.
+        """
         now = self._clock()
         current: dict[str, LeaseObservation] = {}
         changed: set[str] = set()
@@ -60,7 +64,11 @@ class LeaseBook:
             current[run] = seen
             if before is None or (before.holder, before.pod, before.uid) != (seen.holder, seen.pod, seen.uid):
                 changed.add(run)
-        changed |= self._known.keys() - current.keys()
+        for run in self._known.keys() - current.keys():
+            if self._known[run].seen_at >= began:
+                current[run] = self._known[run]
+            else:
+                changed.add(run)
         self._known = current
         return changed
 

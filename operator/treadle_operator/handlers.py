@@ -1,0 +1,115 @@
+"""Kopf as informer, login and process shell. Handlers hand on what was seen and return nothing.
+
+Each setting below answers something that was measured (01-architecture, "Kopf, as measured"): Kopf keeps no
+annotation, finalizer, timer or daemon on our objects, and `on.event` handlers neither return a value nor
+touch `patch` (either would make Kopf write, and drop later updates).
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+import kopf
+
+from treadle_api.names import COMPONENT, GROUP, LABEL_MANAGED_BY, MANAGED_BY, VERSION
+from treadle_api.records import Json
+from treadle_operator.cache import FINISHED_PHASES
+from treadle_operator.kube_login import Login
+
+LOGIN_MINUTES: Final = 10
+"""Kopf asks for credentials anew this often: bound tokens are rotated."""
+UNFINISHED: Final = ",".join(f"status.phase!={phase}" for phase in sorted(FINISHED_PHASES))
+OURS: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
+
+
+class Sink(Protocol):
+    def __call__(self, resource: str, obj: Json, *, gone: bool = False) -> None: ...
+
+
+class _NoDiffBase(kopf.DiffBaseStorage):
+    """Change handlers would need to know what changed; we have none, and building it costs half the CPU."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> Any:
+        return {}
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: Any) -> None:
+        pass
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Nothing is in progress: a pass of the work queue starts from what it sees."""
+
+    def fetch(self, *, key: Any, body: kopf.Body) -> None:
+        return None
+
+    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        pass
+
+    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        pass
+
+    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+        pass
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
+
+
+def watch_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.persistence.diffbase_storage = _NoDiffBase()
+    settings.persistence.progress_storage = _NoProgress()
+    settings.persistence.finalizer = f"{GROUP}/never-used"
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.posting.reporting_component = COMPONENT
+    settings.watching.label_selectors["", "v1", "pods"] = OURS
+    settings.watching.field_selectors[GROUP, VERSION, "runs"] = UNFINISHED
+    settings.watching.chunk_size = 500
+    settings.watching.server_timeout = 450
+    settings.watching.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.networking.error_backoffs = (0.5, 1, 2, 4, 8)
+    settings.queueing.error_delays = (1, 2, 5, 10, 20, 30)
+    settings.process.ultimate_exiting_timeout = 60
+    return settings
+
+
+def watch_registry(
+    sink: Sink, login: Callable[[], Awaitable[Login]], started: Callable[[], None]
+) -> kopf.OperatorRegistry:
+    """Handlers that call `sink` for each watched object. `started` is called once Kopf has set itself up."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def log_in(**_: object) -> kopf.ConnectionInfo:
+        now = await login()
+        return kopf.ConnectionInfo(
+            server=now.server,
+            ca_path=now.ca_path,
+            certificate_path=now.certificate_path,
+            private_key_path=now.private_key_path,
+            token=now.token,
+            insecure=now.insecure,
+            expiration=datetime.now(UTC) + timedelta(minutes=LOGIN_MINUTES),
+        )
+
+    @kopf.on.startup(registry=registry)
+    async def on_started(**_: object) -> None:
+        started()
+
+    def watch(group: str, plural: str) -> None:
+        @kopf.on.event(group, "v1" if not group else VERSION, plural, registry=registry, id=plural)
+        async def on_event(event: Any, **_: object) -> None:
+            sink(plural, event["object"], gone=event["type"] == "DELETED")
+
+    watch(GROUP, "agents")
+    watch(GROUP, "threads")
+    watch(GROUP, "runs")
+    watch("", "pods")
+    return registry

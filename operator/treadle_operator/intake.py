@@ -1,0 +1,119 @@
+"""What was seen becomes keys in the queue. The only entrance: the watch, the lists, nudges and polls end here.
+
+`seen` is all that a watch loop needs to call, so that another loop could stand in Kopf's place.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from treadle_api.records import Json
+from treadle_operator.cache import Cache, finished, thread_of_run, uid
+from treadle_operator.keys import Key, Kind
+from treadle_operator.metrics import Metrics
+from treadle_operator.views import pod_facts
+
+_KINDS: Final = {"agents": Kind.AGENT, "threads": Kind.THREAD, "runs": Kind.RUN}
+_UNADMITTED: Final = frozenset({"", "Pending"})
+NUDGE_PAUSE: Final = 0.2
+"""Seconds between two passes over one run that nudges may cause: anyone in a namespace may send them."""
+
+
+class Intake:
+    """`add` and `add_after` are the queue's. `clock` is monotonic."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        metrics: Metrics,
+        *,
+        add: Callable[[Key], None],
+        add_after: Callable[[Key, float], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._cache = cache
+        self._metrics = metrics
+        self._add = add
+        self._add_after = add_after
+        self._clock = clock
+        self._nudged: dict[str, float] = {}
+
+    def seen(self, resource: str, obj: Json, *, gone: bool = False) -> None:
+        """Takes in one object as the API server told it. Our own writes come back here and are no news.
+
+        For Runs `gone` means "deleted or finished" (finished ones leave the watch): the pass looks.
+        """
+        namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
+        before = self._cache.get(resource, namespace, name)
+        if gone:
+            news = self._cache.remove(resource, obj)
+        else:
+            news = self._cache.put(resource, obj)
+        self._metrics.watch_events.labels(resource, "yes" if news else "no").inc()
+        if not news:
+            return
+        if resource == "pods":
+            if gone or before is None or uid(before) != uid(obj) or pod_facts(before) != pod_facts(obj):
+                self._wake_owner(obj)
+            return
+        self._add(Key(_KINDS[resource], namespace, name))
+        if resource == "runs":
+            if gone or before is None:
+                self._add(Key(Kind.THREAD, namespace, thread_of_run(obj)))
+        else:
+            self._wake_waiting(resource, namespace, name)
+
+    def vanished(self, resource: str, namespace: str, name: str) -> None:
+        """A full list no longer has an object that was known: forget it and look."""
+        known = self._cache.get(resource, namespace, name)
+        if known is not None:
+            self.seen(resource, known, gone=True)
+
+    def run_changed(self, run_uid: str) -> None:
+        """The run's Lease or row changed."""
+        run = self._cache.run_by_uid(run_uid)
+        if run is not None:
+            self._add(Key(Kind.RUN, run["metadata"]["namespace"], run["metadata"]["name"]))
+
+    def nudged(self, run_uid: str) -> None:
+        """Somebody says that something about a run changed in the store. Unknown runs are ignored."""
+        run = self._cache.run_by_uid(run_uid)
+        if run is None:
+            return
+        key = Key(Kind.RUN, run["metadata"]["namespace"], run["metadata"]["name"])
+        now = self._clock()
+        wait = self._nudged.get(run_uid, now - NUDGE_PAUSE) + NUDGE_PAUSE - now
+        self._nudged[run_uid] = now + max(0.0, wait)
+        self._add_after(key, wait)
+        if len(self._nudged) > 2 * self._cache.count("runs") + 100:
+            self._nudged = {u: t for u, t in self._nudged.items() if t > now - NUDGE_PAUSE}
+
+    def thread_moved_on(self, namespace: str, thread: str) -> None:
+        """A run of the thread ended or was admitted: its Thread and the runs that wait want a look."""
+        self._add(Key(Kind.THREAD, namespace, thread))
+        self._add_all(self._cache.runs_of_thread(namespace, thread))
+
+    def row_without_object(self, namespace: str, run_uid: str) -> None:
+        """The store has an unfinished row whose Run object we do not know."""
+        self._add(Key(Kind.ROW, namespace, run_uid))
+
+    def _wake_owner(self, pod: Json) -> None:
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            if owner.get("kind") == "Run":
+                self._add(Key(Kind.RUN, pod["metadata"]["namespace"], owner["name"]))
+
+    def _wake_waiting(self, resource: str, namespace: str, name: str) -> None:
+        """Runs that are not admitted yet may have waited for this very Agent or Thread."""
+        if resource == "threads":
+            self._add_all(self._cache.runs_of_thread(namespace, name))
+            return
+        self._add_all(
+            run
+            for run in self._cache.all("runs")
+            if run["metadata"]["namespace"] == namespace
+            and (run.get("status") or {}).get("phase", "") in _UNADMITTED
+        )
+
+    def _add_all(self, runs: Iterable[Json]) -> None:
+        for run in runs:
+            if not finished(run):
+                self._add(Key(Kind.RUN, run["metadata"]["namespace"], run["metadata"]["name"]))
