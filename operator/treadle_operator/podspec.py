@@ -74,8 +74,8 @@ def agent_pod(
 
 
 def run_lease(run: Run, settings: ResolvedRun, *, pod: str) -> Json:
-    """The run's Lease as it is created: nobody holds it, `pod` may take it. The duration in it is for readers;
-    the operator judges by `settings` alone."""
+    """The run's Lease as it is created: nobody holds it, `pod` may take it. The duration in it is for
+    readers; the operator judges by `settings` alone."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

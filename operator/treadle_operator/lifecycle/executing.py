@@ -138,7 +138,8 @@ def running(world: RunWorld) -> Decision | None:
         return Decision(end_pods(seen.strays), requeue_after=SETTLEMENT_SHOWN_AFTER - world.record_for)
     if settling:
         told = "The graph ended; the settlement is being written"
-        shown = Shown(Phase.FINALIZING, Reason.FINALIZING, told, (TRUE, Reason.TAKEN), delivered_pending=True)
+        taken = (TRUE, Reason.TAKEN)
+        shown = Shown(Phase.FINALIZING, Reason.FINALIZING, told, owned=taken, delivered_pending=True)
         left = seen.settings.timeouts.finalize_seconds - world.record_for
         return decide(
             world, *end_pods(seen.strays), status=unfinished(world, shown), wake=max(SOON, min(wake, left))
