@@ -69,12 +69,12 @@ AGENTS: tuple[Case, ...] = (
     Case(
         "an agent with a provider in capitals",
         agent(model={"provider": "OpenAI"}),
-        "spec.model.provider: Invalid value: use LangChain's name",
+        "spec.model.provider: Invalid value: … use LangChain's name",
     ),
     Case(
         "an agent with a base URL without a scheme",
         agent(model={"baseURL": "models:8000"}),
-        "spec.model.baseURL: Invalid value: use a URL that begins with http",
+        "spec.model.baseURL: Invalid value: … use a URL that begins with http",
     ),
     Case(
         "an agent with a temperature as a number",
@@ -84,7 +84,7 @@ AGENTS: tuple[Case, ...] = (
     Case(
         "an agent with its graph as a module",
         agent(graph="my_agents.sales"),
-        "spec.graph: Invalid value: use module:attribute",
+        "spec.graph: Invalid value: … use module:attribute",
     ),
     Case("an agent with instructions as a string", agent(instructions="Be brief."), "spec.instructions"),
     Case(
@@ -126,7 +126,7 @@ AGENTS: tuple[Case, ...] = (
     Case(
         "an agent with an image with a blank",
         agent(image="my image"),
-        "spec.image: Invalid value: use an image reference",
+        "spec.image: Invalid value: … use an image reference",
     ),
     Case(
         "an agent with an unknown pull policy",
@@ -167,6 +167,6 @@ AGENTS: tuple[Case, ...] = (
     Case(
         "an agent with a variable that begins with a digit",
         agent_env({"name": "1A", "value": "x"}),
-        "spec.podTemplate.env[0].name: Invalid value: use letters, digits and '_'",
+        "spec.podTemplate.env[0].name: Invalid value: … use letters, digits and '_'",
     ),
 )

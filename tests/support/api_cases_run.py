@@ -43,7 +43,7 @@ RUNS: tuple[Case, ...] = (
     Case(
         "a run whose thread is no DNS label",
         run(threadRef={"name": "Sales_1"}),
-        "spec.threadRef.name: Invalid value: use lower-case letters, digits and '-'",
+        "spec.threadRef.name: Invalid value: … use lower-case letters, digits and '-'",
     ),
     Case(
         "a run whose thread has a long name",
@@ -120,17 +120,17 @@ RUNS: tuple[Case, ...] = (
     Case(
         "a run with a file in the root",
         run(files=[{"path": "/etc/passwd", "configMapKeyRef": KEY_REF}]),
-        "spec.files[0].path: Invalid value: use a path relative to the workspace",
+        "spec.files[0].path: Invalid value: … use a path relative to the workspace",
     ),
     Case(
         "a run with a file that climbs out",
         run(files=[{"path": "a/../../b", "configMapKeyRef": KEY_REF}]),
-        "spec.files[0].path: Invalid value: use a path relative to the workspace",
+        "spec.files[0].path: Invalid value: … use a path relative to the workspace",
     ),
     Case(
         "a run with a file that is a folder",
         run(files=[{"path": "a/", "configMapKeyRef": KEY_REF}]),
-        "spec.files[0].path: Invalid value: use a path relative to the workspace",
+        "spec.files[0].path: Invalid value: … use a path relative to the workspace",
     ),
     Case(
         "a run whose file is another's folder",
@@ -145,7 +145,7 @@ RUNS: tuple[Case, ...] = (
     Case(
         "a run with a file from a key with a blank",
         run(files=[{"path": "a", "configMapKeyRef": {"name": "notes", "key": "a b"}}]),
-        "spec.files[0].configMapKeyRef.key: Invalid value: use letters, digits",
+        "spec.files[0].configMapKeyRef.key: Invalid value: … use letters, digits",
     ),
     Case(
         "a run with a recursion limit of 0", run(config={"recursionLimit": 0}), "spec.config.recursionLimit"
@@ -193,7 +193,7 @@ RUNS: tuple[Case, ...] = (
     Case(
         "a run with an artifact in the root",
         run(delivery={"artifacts": ["/etc/passwd"]}),
-        "spec.delivery.artifacts[0]: Invalid value: use a pattern relative to the workspace",
+        "spec.delivery.artifacts[0]: Invalid value: … use a pattern relative to the workspace",
     ),
     Case(
         "a run with an artifact twice",
@@ -218,7 +218,7 @@ RUNS: tuple[Case, ...] = (
     Case(
         "a run with a label value with a blank",
         run(podTemplate={"labels": {"team": "a b"}}),
-        f"spec.podTemplate.labels.team: Invalid value: {_LABEL}",
+        f"spec.podTemplate.labels[team]: Invalid value: … {_LABEL}",
     ),
     Case(
         "a run with a toleration that knows no operator",

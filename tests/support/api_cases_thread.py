@@ -17,7 +17,7 @@ THREADS: tuple[Case, ...] = (
         "metadata.name: a Thread's name may have at most 63",
     ),
     Case(
-        "a thread with a blank in its id", thread(threadID="a b"), f"spec.threadID: Invalid value: {_LABEL}"
+        "a thread with a blank in its id", thread(threadID="a b"), f"spec.threadID: Invalid value: … {_LABEL}"
     ),
     Case("a thread with an empty id", thread(threadID=""), "spec.threadID"),
     Case("a thread that lets 1001 runs wait", thread(maxQueuedRuns=1001), "spec.maxQueuedRuns"),

@@ -58,7 +58,8 @@ def agent_env(*env: Object) -> Object:
 class Case:
     """One object and the answer it gets when it is created.
 
-    `deny` is a part of the refusal that names what to change; None: the object is good.
+    `deny` is what the refusal must say, so that it names what to change; `…` stands for anything, as the
+    value itself. None: the object is good.
     """
 
     sentence: str

@@ -141,7 +141,7 @@ STATUS: tuple[StatusCase, ...] = (
     StatusCase(
         "a reason in two words",
         status(condition("Owned", "True", "Not Good")),
-        "status.conditions[0].reason: Invalid value: use one CamelCase word",
+        "status.conditions[0].reason: Invalid value: … use one CamelCase word",
     ),
     StatusCase("a reason of a newer operator", status(condition("Owned", "True", "NotYetKnown"))),
     StatusCase(
@@ -157,7 +157,7 @@ STATUS: tuple[StatusCase, ...] = (
     StatusCase(
         "a digest in capitals",
         status(delivery={"artifacts": [{"path": "a", "sha256": "A" * 64}]}),
-        "status.delivery.artifacts[0].sha256: Invalid value: use the 64 lower-case hex digits",
+        "status.delivery.artifacts[0].sha256: Invalid value: … use the 64 lower-case hex digits",
     ),
     StatusCase(
         "11 attempts", status(attempts=[{"attempt": i} for i in range(1, 12)]), "status.attempts: Too many"

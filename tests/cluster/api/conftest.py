@@ -1,0 +1,54 @@
+"""Our kinds on the cluster's API server: as they are, and under a group that no operator watches."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from support.apiserver import ApiServer, open_apiserver
+from support.cluster import Cluster
+from support.unwatched import unwatched
+from treadle_api.crdgen import KINDS, definition
+
+CRDS = Path(__file__).parents[3] / "crds"
+FILES = tuple(str(CRDS / f"{model.kind.plural}.yaml") for model in KINDS)
+
+
+async def _install(cluster: Cluster, *words: str, stdin: str | None = None) -> None:
+    await cluster.kubectl("apply", "--server-side", "--force-conflicts", *words, stdin=stdin)
+    await cluster.kubectl("wait", "--for=condition=Established", *words, "--timeout=60s", stdin=stdin)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def installed(cluster: Cluster) -> Cluster:
+    """The cluster, once it serves our kinds as they stand in `crds/`."""
+    await _install(cluster, *(word for file in FILES for word in ("--filename", file)))
+    return cluster
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def unwatched_kinds(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """The cluster, while it serves our kinds under a group that no operator watches too."""
+    items = [unwatched(definition(model)) for model in KINDS]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    await _install(cluster, "--filename", "-", stdin=listed)
+    yield cluster
+    await cluster.kubectl("delete", "--filename", "-", "--ignore-not-found", "--wait=false", stdin=listed)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cases_namespace(unwatched_kinds: Cluster) -> AsyncIterator[str]:
+    """One namespace for all stored cases; each has a name of its own."""
+    name = f"api-cases-{secrets.token_hex(4)}"
+    await unwatched_kinds.kubectl("create", "namespace", name)
+    yield name
+    await unwatched_kinds.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+async def server(cluster: Cluster) -> AsyncIterator[ApiServer]:
+    async with open_apiserver(cluster.kubeconfig) as server:
+        yield server
