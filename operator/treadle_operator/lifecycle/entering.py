@@ -1,4 +1,4 @@
-"""Rules 6, 10-13, 16 and 17: from the first sight of a Run until its first attempt is assigned."""
+"""Rules 6 and 10-15: from the first sight of a Run until its first attempt is assigned."""
 
 from treadle_api import names
 from treadle_api.reasons import Reason

@@ -1,4 +1,4 @@
-"""Rules 14, 15 and 18-29: an admitted Run with an attempt, from its assignment to its loss or its end."""
+"""Rules 16-29: an admitted Run with an attempt, from its assignment to its loss or its end."""
 
 from datetime import timedelta
 
@@ -18,11 +18,10 @@ from treadle_operator.lifecycle.actions import (
 from treadle_operator.lifecycle.conditions import FALSE, TRUE
 from treadle_operator.lifecycle.ending import end_pods, revoke
 from treadle_operator.lifecycle.loss import SECOND_LOOK, Loss, backoff
-from treadle_operator.lifecycle.seen import Seen, limits
+from treadle_operator.lifecycle.seen import Seen
 from treadle_operator.lifecycle.starting import image_overdue, starting
 from treadle_operator.lifecycle.status import Shown, unfinished
 from treadle_operator.lifecycle.telling import decide
-from treadle_operator.lifecycle.world import RunWorld
 
 SETTLEMENT_SHOWN_AFTER = 1.0
 """Seconds of settlement that are not worth a status write."""
@@ -33,12 +32,11 @@ REFUSED_AGAIN = 15.0
 AGENT_AGAIN = 10.0
 
 
-def parked(world: RunWorld) -> Decision | None:
-    return Decision() if _seen(world).record.status is RunStatus.PARKED else None
+def parked(seen: Seen) -> Decision | None:
+    return Decision() if seen.record.status is RunStatus.PARKED else None
 
 
-def active_deadline(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def active_deadline(seen: Seen) -> Decision | None:
     over = seen.active_for - seen.settings.timeouts.active_seconds
     if seen.record.attempt == 0 or over < 0 or seen.record.status is RunStatus.FINALIZING:
         return None
@@ -46,8 +44,8 @@ def active_deadline(world: RunWorld) -> Decision | None:
     return _settle(seen, RunStatus.TIMEOUT, Reason.ACTIVE_DEADLINE_EXCEEDED, told)
 
 
-def finalize_deadline(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def finalize_deadline(seen: Seen) -> Decision | None:
+    world = seen.world
     patience = seen.settings.timeouts.finalize_seconds
     if seen.record.status is not RunStatus.FINALIZING or world.record_for < patience:
         return None
@@ -55,8 +53,8 @@ def finalize_deadline(world: RunWorld) -> Decision | None:
     return _settle(seen, RunStatus.ERROR, Reason.FINALIZE_DEADLINE_EXCEEDED, told)
 
 
-def second_look(world: RunWorld) -> Decision | None:
-    pod = _seen(world).pod
+def second_look(seen: Seen) -> Decision | None:
+    pod = seen.pod
     if pod is None or pod.alive or pod.terminated is None or pod.dead_for >= SECOND_LOOK:
         return None
     if pod.terminated.exit_code != ExitCode.ANSWERED:
@@ -64,16 +62,14 @@ def second_look(world: RunWorld) -> Decision | None:
     return Decision(requeue_after=SECOND_LOOK - pod.dead_for)
 
 
-def final_loss(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def final_loss(seen: Seen) -> Decision | None:
     loss = seen.loss
     if loss is None or not loss.final:
         return None
     return _settle(seen, RunStatus.ERROR, loss.reason, loss.message)
 
 
-def budget_used(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def budget_used(seen: Seen) -> Decision | None:
     loss, record, retry = seen.loss, seen.record, seen.settings.retry
     if loss is None:
         return None
@@ -86,8 +82,8 @@ def budget_used(world: RunWorld) -> Decision | None:
     return None
 
 
-def back_off(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def back_off(seen: Seen) -> Decision | None:
+    world = seen.world
     loss = seen.loss
     if loss is None:
         return None
@@ -105,10 +101,9 @@ def back_off(world: RunWorld) -> Decision | None:
     return decide(world, status=unfinished(world, shown), wake=max(SOON, left))
 
 
-def takeover(world: RunWorld) -> Decision | None:
+def takeover(seen: Seen) -> Decision | None:
     """The token is raised before anything else: whatever the old pod still does is refused from there on."""
-    seen = _seen(world)
-    loss = seen.loss
+    world, loss = seen.world, seen.loss
     if loss is None:
         return None
     attempt = seen.record.attempt + 1
@@ -127,8 +122,8 @@ def takeover(world: RunWorld) -> Decision | None:
     )
 
 
-def running(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def running(seen: Seen) -> Decision | None:
+    world = seen.world
     pod = seen.pod
     if not seen.claimed or pod is None:
         return None
@@ -149,8 +144,8 @@ def running(world: RunWorld) -> Decision | None:
     return decide(world, *end_pods(seen.strays), status=unfinished(world, shown), wake=wake)
 
 
-def wait_out(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def wait_out(seen: Seen) -> Decision | None:
+    world = seen.world
     if not seen.claimed:
         return None
     told = (
@@ -162,8 +157,8 @@ def wait_out(world: RunWorld) -> Decision | None:
     return decide(world, *end_pods(seen.strays), status=unfinished(world, shown), wake=wake)
 
 
-def image_grace(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def image_grace(seen: Seen) -> Decision | None:
+    world = seen.world
     pod = seen.pod
     grace = world.agent.image_pull_grace_seconds if world.agent is not None else 300
     if pod is None or not image_overdue(pod, grace):
@@ -173,8 +168,8 @@ def image_grace(world: RunWorld) -> Decision | None:
     return _settle(seen, RunStatus.ERROR, Reason.IMAGE_PULL_FAILED, told)
 
 
-def starting_up(world: RunWorld) -> Decision | None:
-    seen = _seen(world)
+def starting_up(seen: Seen) -> Decision | None:
+    world = seen.world
     pod = seen.pod
     if pod is None:
         return None
@@ -186,17 +181,16 @@ def starting_up(world: RunWorld) -> Decision | None:
     return decide(world, *repair, *end_pods(seen.strays), status=unfinished(world, shown), wake=wake)
 
 
-def pod_refused(world: RunWorld) -> Decision | None:
-    problem = world.refused
+def pod_refused(seen: Seen) -> Decision | None:
+    problem = seen.world.refused
     if problem is None or not problem.final:
         return None
-    return _settle(_seen(world), RunStatus.ERROR, problem.reason, problem.message)
+    return _settle(seen, RunStatus.ERROR, problem.reason, problem.message)
 
 
-def same_pod(world: RunWorld) -> Decision | None:
+def same_pod(seen: Seen) -> Decision:
     """The operator died between the assignment and the pod, or the pod was refused for now."""
-    seen = _seen(world)
-    attempt = seen.record.attempt
+    world, attempt = seen.world, seen.record.attempt
     pod = names.pod_name(world.run.name, attempt)
     left = max(SOON, _start_left(seen))
     again = (Assign(attempt, seen.record.thread_token, pod), EnsureLease(pod), CreatePod(attempt))
@@ -210,12 +204,6 @@ def same_pod(world: RunWorld) -> Decision | None:
         shown = Shown(Phase.STARTING, world.refused.reason, world.refused.message, owned=_last_loss(seen))
         return decide(world, *again, status=unfinished(world, shown), wake=min(REFUSED_AGAIN, left))
     return Decision((*end_pods(seen.strays), *again), requeue_after=0.0)
-
-
-def _seen(world: RunWorld) -> Seen:
-    if world.record is None:
-        raise AssertionError("the rules before this one answer for every Run that is not in the store")
-    return Seen(world, world.record, limits(world.record))
 
 
 def _settle(seen: Seen, result: RunStatus, reason: str, message: str) -> Decision:

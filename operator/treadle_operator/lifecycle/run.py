@@ -2,7 +2,7 @@
 
 Total, deterministic and stable: every world has an answer; deciding again with the new status repeats only
 idempotent actions and changes nothing. The first rule that matches wins; this list is the specification and
-the order of `RULES`:
+the order of the code:
 
  1. deleted and our finalizer is gone: nothing
  2. deleted and the store does not answer: end the pods; let go when the time is over
@@ -17,10 +17,10 @@ the order of `RULES`:
 11. not admitted and there is no Thread: create it from the template
 12. not admitted: admit
 13. no finalizer: add it
-14. parked: keep what is shown
-15. activeSeconds are over: settle as timeout
-16. not its turn: ThreadBusy
-17. its turn: assign, Lease, pod
+14. not its turn: ThreadBusy
+15. its turn: assign, Lease, pod
+16. parked: keep what is shown
+17. activeSeconds are over: settle as timeout
 18. finalizing for too long: settle as error
 19. the pod ended well and left no receipt: look a second time
 20. the loss cannot be mended: settle as error
@@ -39,11 +39,10 @@ from collections.abc import Callable
 
 from treadle_operator.lifecycle import ending, entering, executing
 from treadle_operator.lifecycle.actions import Decision
+from treadle_operator.lifecycle.seen import Seen
 from treadle_operator.lifecycle.world import RunWorld
 
-Rule = Callable[[RunWorld], Decision | None]
-
-RULES: tuple[tuple[str, Rule], ...] = (
+OUTSIDE: tuple[tuple[str, Callable[[RunWorld], Decision | None]], ...] = (
     ("deleted and our finalizer is gone: nothing", ending.deleted_and_free),
     (
         "deleted and the store does not answer: end the pods; let go when the time is over",
@@ -63,10 +62,14 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("not admitted and there is no Thread: create it from the template", entering.create_thread),
     ("not admitted: admit", entering.admit),
     ("no finalizer: add it", entering.add_finalizer),
-    ("parked: keep what is shown", executing.parked),
-    ("activeSeconds are over: settle as timeout", executing.active_deadline),
     ("not its turn: ThreadBusy", entering.not_its_turn),
     ("its turn: assign, Lease, pod", entering.its_turn),
+)
+"""Rules for a Run that is on its way in or out."""
+
+WITHIN: tuple[tuple[str, Callable[[Seen], Decision | None]], ...] = (
+    ("parked: keep what is shown", executing.parked),
+    ("activeSeconds are over: settle as timeout", executing.active_deadline),
     ("finalizing for too long: settle as error", executing.finalize_deadline),
     ("the pod ended well and left no receipt: look a second time", executing.second_look),
     ("the loss cannot be mended: settle as error", executing.final_loss),
@@ -80,6 +83,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("the pod was refused for good: settle as error", executing.pod_refused),
     ("assigned and no pod yet: the same attempt's pod", executing.same_pod),
 )
+"""Rules for a Run that holds its thread; the last one answers whatever is left."""
 
 
 def decide_run(world: RunWorld) -> Decision:
@@ -89,8 +93,15 @@ def decide_run(world: RunWorld) -> Decision:
 
 def decided_by(world: RunWorld) -> tuple[str, Decision]:
     """The rule that matched, and its answer (the name goes into logs and tests)."""
-    for sentence, rule in RULES:
+    for sentence, rule in OUTSIDE:
         decision = rule(world)
         if decision is not None:
             return sentence, decision
-    raise AssertionError("the last rule matches every world that is left")
+    if world.record is None:
+        raise AssertionError("the rules above answer for every Run that is not in the store")
+    seen = Seen(world, world.record)
+    for sentence, within in WITHIN:
+        decision = within(seen)
+        if decision is not None:
+            return sentence, decision
+    raise AssertionError("the last rule answers whatever is left")

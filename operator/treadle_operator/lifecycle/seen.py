@@ -1,6 +1,7 @@
 """What the rules ask of the world again and again, worked out once: who holds, who is lost, since when."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pydantic import ValidationError
 
@@ -21,13 +22,16 @@ def limits(record: RunRecord) -> ResolvedRun:
         return ResolvedRun()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Seen:
-    """An admitted, unfinished run, seen with its current attempt."""
+    """An admitted, unfinished run, seen with its current attempt. Answers are worked out once per pass."""
 
     world: RunWorld
     record: RunRecord
-    settings: ResolvedRun
+
+    @cached_property
+    def settings(self) -> ResolvedRun:
+        return limits(self.record)
 
     @property
     def claimed(self) -> bool:
@@ -37,7 +41,7 @@ class Seen:
     def row(self) -> AttemptRow | None:
         return self.record.attempts[-1] if self.record.attempts else None
 
-    @property
+    @cached_property
     def pod(self) -> PodView | None:
         """The pod of the current attempt: the holder's once there is a holder, else a living one."""
         mine = [p for p in self.world.pods if p.attempt == self.record.attempt]
@@ -46,7 +50,7 @@ class Seen:
             return next((p for p in mine if p.uid == uid), None)
         return next((p for p in mine if p.alive), mine[-1] if mine else None)
 
-    @property
+    @cached_property
     def strays(self) -> tuple[PodView, ...]:
         """Living pods of other attempts: fenced already, and in the way."""
         return tuple(
@@ -92,7 +96,7 @@ class Seen:
         """Seconds since the current attempt was assigned."""
         return (self.world.now - self.row.started).total_seconds() if self.row is not None else 0.0
 
-    @property
+    @cached_property
     def loss(self) -> Loss | None:
         """Why the current attempt will give no answer any more; None while it still may."""
         if self.record.attempt == 0:
