@@ -8,6 +8,9 @@ from uuid import uuid4
 
 import pytest
 
+# LangGraph reads it once, at its first import; the runtime refuses to start without it.
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+
 _PROOF = pytest.StashKey[dict[str, set[str]]]()
 
 
