@@ -1,7 +1,8 @@
 """A private Postgres and Redis for a laptop, the tests and the demo.
 
-Both listen on free ports of the loopback interface, with random passwords, under one data directory. They end with
-this process, also when it is killed. Postgres refuses to run as root, so for root both run as user `postgres`.
+Both listen on free ports of the loopback interface, with random passwords, under one data directory. They end
+with this process, also when it is killed. Postgres refuses to run as root, so for root both run as user
+`postgres`.
 
     python -m treadle_store.devstore [--data-dir DIR]     until interrupted; prints where to find them
 """
@@ -105,8 +106,8 @@ class DevStore:
     async def start(cls, data_dir: Path | str | None = None, *, durable: bool = True) -> AsyncIterator[Self]:
         """Starts both servers and stops them at the end of the block.
 
-        Without `data_dir` the data lives in a temporary folder and ends with the servers. `durable=False` trades
-        crash safety for speed (tests). Raises DevStoreError with a sentence that says what to do.
+        Without `data_dir` the data lives in a temporary folder and ends with the servers. `durable=False`
+        trades crash safety for speed (tests). Raises DevStoreError with a sentence that says what to do.
         """
         folder = Path(data_dir) if data_dir else Path(tempfile.mkdtemp(prefix="treadle-store-"))
         store = cls(folder, temporary=data_dir is None)

@@ -1,7 +1,8 @@
 """What PUBLIC may do by default and an agent must not: each step closes an attack that was carried out.
 
-The catalog's rights belong to one database and the steps need its superuser, so they are no numbered migration:
-`treadle-migrate up` applies them each time, `treadle-migrate check` says which stand open and how to close them.
+The catalog's rights belong to one database and the steps need its superuser, so they are no numbered
+migration: `treadle-migrate up` applies them each time, `treadle-migrate check` says which stand open and how
+to close them.
 """
 
 from collections.abc import Sequence
@@ -43,6 +44,12 @@ def _functions_close(pattern: str) -> str:
 _ADVISORY: Final = "^pg_(try_)?advisory_"
 _SIGNALS: Final = "^pg_(terminate|cancel)_backend$"
 _ACTIVITY: Final = "^(pg_stat_get_activity|pg_stat_get_backend_activity|pg_lock_status)$"
+_ACTIVITY_GRANTS: Final = """
+    REVOKE SELECT ON pg_stat_activity, pg_locks, pg_stat_all_tables FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION pg_stat_get_activity(integer), pg_lock_status()
+      TO treadle_owner, pg_monitor;
+    GRANT SELECT ON pg_stat_activity, pg_locks TO treadle_owner, pg_monitor;
+    GRANT SELECT ON pg_stat_all_tables TO pg_monitor;"""
 _LARGE_OBJECTS: Final = "^(lo_.*|loread|lowrite)$"
 _WAL_AND_QUEUE: Final = "^(pg_logical_emit_message|pg_notify|pg_export_snapshot)$"
 
@@ -73,7 +80,8 @@ STEPS: Final[Sequence[Step]] = (
         "holding the lock of the migrations; filling the lock table",
         _functions_open(_ADVISORY),
         _functions_close(_ADVISORY)
-        + "GRANT EXECUTE ON FUNCTION pg_try_advisory_lock(bigint), pg_advisory_unlock(bigint) TO treadle_owner;",
+        + "GRANT EXECUTE ON FUNCTION pg_try_advisory_lock(bigint), pg_advisory_unlock(bigint)"
+        " TO treadle_owner;",
     ),
     Step(
         "large-objects",
@@ -91,13 +99,9 @@ STEPS: Final[Sequence[Step]] = (
         "activity",
         "reading what other agents run and lock",
         _functions_open(_ACTIVITY)
-        + " UNION ALL SELECT true WHERE has_table_privilege('public', 'pg_catalog.pg_stat_activity', 'SELECT')"
-        " OR has_table_privilege('public', 'pg_catalog.pg_locks', 'SELECT') ORDER BY 1 DESC LIMIT 1",
-        _functions_close(_ACTIVITY)
-        + "REVOKE SELECT ON pg_stat_activity, pg_locks, pg_stat_all_tables FROM PUBLIC;"
-        "GRANT EXECUTE ON FUNCTION pg_stat_get_activity(integer), pg_lock_status() TO treadle_owner, pg_monitor;"
-        "GRANT SELECT ON pg_stat_activity, pg_locks TO treadle_owner, pg_monitor;"
-        "GRANT SELECT ON pg_stat_all_tables TO pg_monitor;",
+        + " UNION ALL SELECT true WHERE has_table_privilege('public', 'pg_catalog.pg_stat_activity',"
+        " 'SELECT') OR has_table_privilege('public', 'pg_catalog.pg_locks', 'SELECT') ORDER BY 1 DESC LIMIT 1",
+        _functions_close(_ACTIVITY) + _ACTIVITY_GRANTS,
     ),
     Step(
         "plpgsql",

@@ -1,11 +1,13 @@
 """`treadle-migrate`: brings a database to the version that this program needs.
 
-    treadle-migrate up              apply what is missing, harden, make login roles (TREADLE_{OPERATOR,GATEWAY,AGENT}_PASSWORD)
-    treadle-migrate check           say whether something is missing or stands open; exit 1 if so
-    treadle-migrate fence-all       after a failover: every thread's token rises, then this server is the current one
-                                    (--after-restore: by a large step, the backup may be older than many tokens)
-    treadle-migrate role NAMESPACE  a login role for one namespace's agents (password from TREADLE_AGENT_PASSWORD)
-    treadle-migrate dump-schema     print schema.sql as the database has it
+    treadle-migrate up              apply what is missing, harden, make login roles
+    (TREADLE_{OPERATOR,GATEWAY,AGENT}_PASSWORD) treadle-migrate check           say whether something is
+    missing or stands open; exit 1 if so treadle-migrate fence-all       after a failover: every thread's
+    token rises, then this server is the current one
+                                    (--after-restore: by a large step, the backup may be older than many
+                                    tokens)
+    treadle-migrate role NAMESPACE  a login role for one namespace's agents (password from
+    TREADLE_AGENT_PASSWORD) treadle-migrate dump-schema     print schema.sql as the database has it
 
 The server is named by --dsn or TREADLE_MIGRATE_DSN and is waited for (--wait seconds).
 """
@@ -34,7 +36,7 @@ _STEP_AFTER_RESTORE: Final = 2**32
 
 
 async def connect(dsn: str, *, wait: float) -> Connection:
-    """A connection for migrations, waiting up to `wait` seconds for the server. Raises StoreUnavailable after that."""
+    """A connection for migrations; waits `wait` seconds for the server, then raises StoreUnavailable."""
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -59,7 +61,7 @@ def edited(have: Mapping[int, str]) -> list[Migration]:
 
 
 async def migrate(connection: Connection) -> list[Migration]:
-    """Applies what is missing, each file in a transaction of its own, and hardens. Returns what was applied."""
+    """Applies what is missing, each file in its own transaction, and hardens. Returns what was applied."""
     await _lock(connection)
     try:
         have = await applied(connection)
@@ -105,7 +107,8 @@ async def fence_all(connection: Connection, *, after_restore: bool = False) -> t
     """Makes this server's history the current one. Returns (threads fenced, the new incarnation)."""
     step = _STEP_AFTER_RESTORE if after_restore else 1
     row = await connection.fetchrow("SELECT * FROM treadle.fence_all($1)", step)
-    assert row is not None
+    if row is None:
+        raise StoreError("fence_all answered no row: is the store's incarnation missing?")
     return row["threads"], row["incarnation"]
 
 

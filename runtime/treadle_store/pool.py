@@ -1,7 +1,7 @@
 """Connections: pools and single ones, with every type codec registered without asking the server.
 
-asyncpg learns array types by a query to the catalog at first use, 10-22 ms of each agent's start. The object ids of
-built-in types never change, so they are registered here.
+asyncpg learns array types by a query to the catalog at first use, 10-22 ms of each agent's start. The object
+ids of built-in types never change, so they are registered here.
 """
 
 import json
@@ -16,7 +16,10 @@ from treadle_store.migrations import WANTED_VERSION
 # At run time asyncpg's classes take no parameters, for the type checker they do.
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-Executor: TypeAlias = "asyncpg.Pool[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
+Executor: TypeAlias = (
+    "asyncpg.Pool[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
+    " | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
+)
 """What every function of this package takes first: both run one statement and give one answer."""
 
 _JSONB_OID: Final = 3802
@@ -37,7 +40,8 @@ def encode_json(value: Any) -> str:
 
 
 def _register_codecs(connection: Any) -> None:
-    # set_type_codec() would do the same after a round trip for each type; both calls below are what it ends in.
+    # set_type_codec() would do the same after a round trip for each type; both calls below are what it ends
+    # in.
     settings = connection._protocol.get_settings()
     settings.add_python_codec(
         _JSONB_OID, "jsonb", "pg_catalog", [], "scalar", encode_json, json.loads, "text"
@@ -70,7 +74,8 @@ async def _prepare(connection: Any) -> None:
 
 
 async def _keep(connection: Any) -> None:
-    """Our statements leave no session state, and the default reset calls what agents may not (advisory locks)."""
+    """Our statements leave no session state, and the default reset calls what agents may not (advisory
+    locks)."""
 
 
 async def _connected(attempt: Callable[[], Awaitable[Any]]) -> Any:
@@ -88,7 +93,8 @@ async def open_pool(
     """A pool of connections that are ready for every function of this package.
 
     `application` is shown in pg_stat_activity. `command_timeout` in seconds bounds each statement.
-    Raises StoreUnavailable when the server cannot be reached, StoreRejected for a DSN or credential it refuses.
+    Raises StoreUnavailable when the server cannot be reached, StoreRejected for a DSN or credential it
+    refuses.
     """
 
     async def attempt() -> Pool:

@@ -1,7 +1,7 @@
 """Login roles: one per program, or one per namespace for its agents.
 
-Rights hang on the group roles of the migrations; a login role only inherits them. Passwords travel to the server as
-SCRAM verifiers, so that no statement log ever holds one.
+Rights hang on the group roles of the migrations; a login role only inherits them. Passwords travel to the
+server as SCRAM verifiers, so that no statement log ever holds one.
 """
 
 import base64
@@ -41,7 +41,7 @@ def agent_role(namespace: str) -> str:
 
 
 def scram_verifier(password: str, salt: bytes | None = None) -> str:
-    """What Postgres stores of a password (RFC 5803). `password` must be printable ASCII (no SASLprep here)."""
+    """What Postgres stores of a password (RFC 5803); it must be printable ASCII (no SASLprep here)."""
     if not password or not password.isascii() or not password.isprintable():
         raise StoreRejected("PasswordInvalid", "a database password must be printable ASCII and not empty")
     salt = salt or secrets.token_bytes(16)
@@ -56,9 +56,11 @@ def scram_verifier(password: str, salt: bytes | None = None) -> str:
 async def ensure_login(
     connection: Connection, login: str, group: str, password: str, *, connection_limit: int = -1
 ) -> None:
-    """Makes `login` a member of `group` with this password, or brings it back to that (an agent may have changed it).
+    """Makes `login` a member of `group` with this password, or brings it back to that (an agent may have
+    changed it).
 
-    Both names are ours. The owner becomes a member of an agent's login, because only a member may end its sessions.
+    Both names are ours. The owner becomes a member of an agent's login, because only a member may end its
+    sessions.
     """
     if not await connection.fetchval("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)", login):
         await connection.execute(f'CREATE ROLE "{login}" LOGIN')

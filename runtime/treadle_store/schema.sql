@@ -961,7 +961,7 @@ BEGIN
 END $function$
 ;
 CREATE OR REPLACE FUNCTION treadle.register_thread(p_namespace text, p_thread_key text, p_name text, p_uid text, p_agent text, p_max_queued integer, p_adopt boolean)
- RETURNS TABLE(thread_id uuid, fencing_token bigint, thread_gen integer, log text)
+ RETURNS TABLE(thread_id uuid, namespace text, thread_key text, name text, uid text, agent text, max_queued integer, fencing_token bigint, active_run text, holder text, head_seq bigint, queued bigint, log text, retired boolean)
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -990,7 +990,10 @@ BEGIN
     UPDATE treadle.threads x SET name = p_name, uid = p_uid, agent = p_agent, max_queued = p_max_queued
      WHERE x.thread_id = t.thread_id RETURNING * INTO t;
   END IF;
-  RETURN QUERY SELECT t.thread_id, t.fencing_token, t.thread_gen, treadle.log_name(t);
+  RETURN QUERY
+    SELECT t.thread_id, t.namespace, t.thread_key, t.name, t.uid, t.agent, t.max_queued, t.fencing_token, t.active_run,
+           t.holder, t.head_seq, count(r.run_id), treadle.log_name(t), false
+      FROM (VALUES (1)) one LEFT JOIN treadle.runs r ON r.thread_id = t.thread_id AND r.status = 'pending';
 END $function$
 ;
 CREATE OR REPLACE FUNCTION treadle.reject(p_reason text, p_message text)

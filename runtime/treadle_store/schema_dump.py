@@ -22,7 +22,8 @@ SELECT 'CREATE TABLE treadle.' || c.relname || E' (\\n' || (
   FROM pg_class c WHERE c.relnamespace = 'treadle'::regnamespace AND c.relkind = 'r' ORDER BY c.relname"""
 
 _CONSTRAINTS: Final = """
-SELECT 'ALTER TABLE treadle.' || c.relname || ' ADD CONSTRAINT ' || n.conname || ' ' || pg_get_constraintdef(n.oid) || ';'
+SELECT 'ALTER TABLE treadle.' || c.relname || ' ADD CONSTRAINT ' || n.conname || ' ' ||
+pg_get_constraintdef(n.oid) || ';'
   FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
  WHERE n.connamespace = 'treadle'::regnamespace AND n.contype <> 'n' ORDER BY c.relname, n.conname"""
 
@@ -35,7 +36,8 @@ SELECT pg_get_indexdef(i.indexrelid) || ';'
 
 _FUNCTIONS: Final = """
 SELECT pg_get_functiondef(p.oid) || ';'
-  FROM pg_proc p WHERE p.pronamespace = 'treadle'::regnamespace ORDER BY p.proname, p.oid::regprocedure::text"""
+  FROM pg_proc p WHERE p.pronamespace = 'treadle'::regnamespace ORDER BY p.proname,
+  p.oid::regprocedure::text"""
 
 _VIEWS: Final = """
 SELECT 'CREATE VIEW treadle.' || c.relname || E' AS\\n' || pg_get_viewdef(c.oid, true)
@@ -48,7 +50,8 @@ SELECT 'GRANT ' || g.privilege_type || ' ON ' || o.what || ' TO ' || g.grantee::
           FROM pg_class c WHERE c.relnamespace = 'treadle'::regnamespace
         UNION ALL
         SELECT a.attacl, 'treadle.' || c.relname || ' (' || a.attname || ')'
-          FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = 'treadle'::regnamespace
+          FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE c.relnamespace =
+          'treadle'::regnamespace
         UNION ALL
         SELECT p.proacl, 'FUNCTION ' || p.oid::regprocedure::text
           FROM pg_proc p WHERE p.pronamespace = 'treadle'::regnamespace) o,

@@ -41,7 +41,7 @@ async def fenced(
     Reads answer a row in any case, whose `held` says whether the capability was current.
     """
     more = f", {parameters}" if parameters else ""
-    sql = f"SELECT * FROM treadle.{function}({CAPABILITY_SQL}{more})"  # noqa: S608 - both are literals of ours
+    sql = f"SELECT * FROM treadle.{function}({CAPABILITY_SQL}{more})"  # noqa: S608 - literals of ours
     row = await fetch_one(db, sql, *capability_args(cap), *args)
     if row is None or row.get("held") is False:
         raise StaleToken(f"{function}: token {cap.token} of run {cap.run_id} is not current")

@@ -11,7 +11,7 @@ T = TypeVar("T")
 async def eventually(
     probe: Callable[[], Awaitable[T]], what: str, *, within: float = 10.0, every: float = 0.02
 ) -> T:
-    """Repeats `probe` until its answer is truthy, and returns that. Fails with `what` after `within` seconds."""
+    """Repeats `probe` until its answer is truthy, and returns that; fails with `what` after `within` s."""
     deadline = time.monotonic() + within
     while True:
         if answer := await probe():

@@ -1,7 +1,8 @@
-"""The one Postgres and Redis of a test session, in a process of their own: `python -m support.store_server FOLDER`.
+"""The one Postgres and Redis of a test session, in a process of their own: `python -m support.store_server
+FOLDER`.
 
-Every pytest process holds a shared lock on FOLDER/users while it lives. This process waits for the exclusive one,
-which the kernel grants when the last of them is gone, however it went, and then stops the servers.
+Every pytest process holds a shared lock on FOLDER/users while it lives. This process waits for the exclusive
+one, which the kernel grants when the last of them is gone, however it went, and then stops the servers.
 """
 
 import asyncio

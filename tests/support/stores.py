@@ -1,6 +1,7 @@
 """Fixtures of a real store: one server per session, a cloned database per test, one login per program.
 
-A test module of the integration tier gets them through `tests/integration/conftest.py`; another tier imports them.
+A test module of the integration tier gets them through `tests/integration/conftest.py`; another tier imports
+them.
 """
 
 import contextlib
@@ -45,14 +46,15 @@ class Server:
 
 @dataclass(slots=True)
 class Store:
-    """One test's database. `admin`, `operator`, `gateway` and `agent` are DSNs; connections end with the test."""
+    """One test's database. `admin`, `operator`, `gateway` and `agent` are DSNs; connections end with the
+    test."""
 
     database: str
     admin: str
     operator: str
     gateway: str
     agent: str
-    _open: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    _open: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack, init=False)
 
     async def pool(self, program: str, *, max_size: int = 4) -> Pool:
         """A pool for `admin`, `operator`, `gateway` or `agent`."""
@@ -128,7 +130,9 @@ async def store(store_server: Server) -> AsyncIterator[Store]:
         fresh = await open_connection(store_server.dsn(database), application="test-fixture")
         await harden(fresh)
         await fresh.close()
-        made = Store(database, store_server.dsn(database), *(store_server.dsn(database, p) for p in LOGINS))
+        made = Store(
+            database, store_server.dsn(database), **{p: store_server.dsn(database, p) for p in LOGINS}
+        )
         try:
             yield made
         finally:

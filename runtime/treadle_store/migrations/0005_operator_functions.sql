@@ -8,7 +8,9 @@ SET LOCAL ROLE treadle_owner;
 -- token and a new log.
 CREATE FUNCTION treadle.register_thread(p_namespace text, p_thread_key text, p_name text, p_uid text, p_agent text,
                                         p_max_queued integer, p_adopt boolean)
-RETURNS TABLE (thread_id uuid, fencing_token bigint, thread_gen integer, log text)
+RETURNS TABLE (thread_id uuid, namespace text, thread_key text, name text, uid text, agent text, max_queued integer,
+               fencing_token bigint, active_run text, holder text, head_seq bigint, queued bigint, log text,
+               retired boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   t treadle.threads;
@@ -34,7 +36,10 @@ BEGIN
     UPDATE treadle.threads x SET name = p_name, uid = p_uid, agent = p_agent, max_queued = p_max_queued
      WHERE x.thread_id = t.thread_id RETURNING * INTO t;
   END IF;
-  RETURN QUERY SELECT t.thread_id, t.fencing_token, t.thread_gen, treadle.log_name(t);
+  RETURN QUERY
+    SELECT t.thread_id, t.namespace, t.thread_key, t.name, t.uid, t.agent, t.max_queued, t.fencing_token, t.active_run,
+           t.holder, t.head_seq, count(r.run_id), treadle.log_name(t), false
+      FROM (VALUES (1)) one LEFT JOIN treadle.runs r ON r.thread_id = t.thread_id AND r.status = 'pending';
 END $$;
 
 CREATE FUNCTION treadle.admit_run(p_run text, p_namespace text, p_name text, p_thread uuid, p_spec_hash text,

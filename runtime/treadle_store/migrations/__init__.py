@@ -1,4 +1,5 @@
-"""The SQL migrations, `NNNN_name.sql`: forward only, in the order of their numbers, never edited once released."""
+"""The SQL migrations, `NNNN_name.sql`: forward only, in the order of their numbers, never edited once
+released."""
 
 import hashlib
 import re

@@ -11,12 +11,13 @@ from treadle_store import migrate
 from treadle_store.errors import SchemaMismatch, StoreRejected
 from treadle_store.migrations import MIGRATIONS, WANTED_VERSION
 from treadle_store.pool import check_schema
+from treadle_store.schema_dump import dump_schema
 
 
 async def test_the_committed_schema_is_what_the_migrations_make(store: Store) -> None:
     committed = (Path(treadle_store.__file__).parent / "schema.sql").read_text()
 
-    dumped = await migrate.dump_schema(await store.connect("admin"))
+    dumped = await dump_schema(await store.connect("admin"))
 
     assert dumped == committed, "refresh it: treadle-migrate dump-schema > runtime/treadle_store/schema.sql"
 
