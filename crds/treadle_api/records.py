@@ -93,6 +93,14 @@ class ManifestEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Manifest:
+    """The whole workspace at one moment, under an id that makes writing it idempotent."""
+
+    manifest_id: UUID
+    entries: tuple[ManifestEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """What `claim_run` answers: the state from which the attempt continues."""
 

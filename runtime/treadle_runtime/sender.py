@@ -1,4 +1,4 @@
-"""The one queue through which a run writes: events, pending writes and checkpoints, in the order given.
+"""The one queue through which a run writes: events, pending writes, checkpoints, manifests, in order.
 
 While one statement is under way, whatever is handed over waits and then travels together in the next one: a
 whole step costs one commit without anybody holding anything back. A finished task's writes therefore never
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from treadle_api.records import Appended, Capability, Event
+from treadle_api.records import Appended, Capability, Event, Manifest
 from treadle_store.checkpoints import CheckpointRow, WriteRow
 from treadle_store.errors import StaleToken, StoreError, StoreFailedOver, StoreRejected, StoreUnavailable
 from treadle_store.pool import Executor
@@ -41,6 +41,7 @@ class _Item:
     events: Sequence[Event]
     writes: Sequence[WriteRow]
     checkpoint: CheckpointRow | None
+    manifest: Manifest | None
     size: int
     done: asyncio.Future[Appended] = field(repr=False)
 
@@ -84,6 +85,7 @@ class StepSender:
         events: Sequence[Event] = (),
         writes: Sequence[WriteRow] = (),
         checkpoint: CheckpointRow | None = None,
+        manifest: Manifest | None = None,
     ) -> Appended:
         """Hand over and wait until it is durable; the answer's seqs are those of `events`.
 
@@ -99,7 +101,8 @@ class StepSender:
                 await self._room.wait()
             if self.lost is not None:
                 raise self.lost
-            item = _Item(events, writes, checkpoint, size, asyncio.get_running_loop().create_future())
+            done = asyncio.get_running_loop().create_future()
+            item = _Item(events, writes, checkpoint, manifest, size, done)
             self._queue.append(item)
             self._bytes += size
             if self._pump is None:
@@ -194,11 +197,19 @@ class StepSender:
         events = [event for item in batch for event in item.events]
         writes = [write for item in batch for write in item.writes]
         checkpoints = [item.checkpoint for item in batch if item.checkpoint is not None]
+        # The newest one holds what those before it held.
+        manifest = next((item.manifest for item in reversed(batch) if item.manifest is not None), None)
 
         async def attempt(retry: bool) -> Appended:
             self.statements += 1
             return await commit_step(
-                self._db, self._capability, events=events, writes=writes, checkpoints=checkpoints, retry=retry
+                self._db,
+                self._capability,
+                events=events,
+                writes=writes,
+                checkpoints=checkpoints,
+                manifest=manifest,
+                retry=retry,
             )
 
         return await self._persist(attempt)

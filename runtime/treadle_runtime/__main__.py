@@ -1,0 +1,89 @@
+"""`python -m treadle_runtime`: the agent, started by its keeper. The exit code says what is wanted next."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from treadle_api.contract import ExitCode
+from treadle_api.reasons import Reason
+from treadle_runtime import logs, process
+from treadle_runtime.endings import AttemptOver, Misconfigured
+from treadle_runtime.keeperlink import KeeperGone, KeeperLink
+from treadle_runtime.settings import Settings, SettingsError
+from treadle_runtime.termination import explain
+from treadle_store.errors import (
+    SchemaMismatch,
+    StaleToken,
+    StoreError,
+    StoreFailedOver,
+    StoreRejected,
+    StoreUnavailable,
+)
+
+log = logging.getLogger("treadle.agent")
+
+_DEFAULTS = {
+    "LANGGRAPH_STRICT_MSGPACK": "true",
+    "LANGSMITH_TRACING": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+}
+_REASONS: dict[type[StoreError], Reason] = {
+    SchemaMismatch: Reason.SCHEMA_MISMATCH,
+    StoreFailedOver: Reason.STORE_UNAVAILABLE,
+    StoreUnavailable: Reason.STORE_UNAVAILABLE,
+}
+
+
+async def _run(settings: Settings) -> ExitCode:
+    async with await KeeperLink.open() as link:
+        # Imported only now: the keeper already hears our heartbeat while LangGraph is read.
+        from treadle_runtime.session import Session
+
+        session = Session(settings, link)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, session.stop, signal.Signals(number).name)
+        try:
+            return await session.run()
+        except Misconfigured as error:
+            log.error("attempt cannot be executed", extra=logs.fields(reason=error.reason, error=str(error)))
+            explain(error.reason, str(error))
+            return ExitCode.CONFIGURATION
+        except AttemptOver as error:
+            log.info("attempt over", extra=logs.fields(code=int(error.code), why=str(error)))
+            link.release()
+            return error.code
+
+
+def main() -> int:
+    # Read by LangGraph and LangSmith when they are imported; the image sets the first one, too.
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    logs.set_up()
+    process.hide_environment()
+    try:
+        settings = Settings.from_environment(os.environ)
+        return int(asyncio.run(_run(settings)))
+    except SettingsError as error:
+        explain(Reason.CONFIGURATION_INVALID, str(error))
+        code = ExitCode.CONFIGURATION
+    except StaleToken as error:
+        log.warning("fenced", extra=logs.fields(error=str(error)))
+        return int(ExitCode.FENCED)
+    except KeeperGone as error:
+        log.warning("keeper gone", extra=logs.fields(error=str(error)))
+        return int(ExitCode.TRY_AGAIN)
+    except StoreRejected as error:
+        explain(Reason.STORE_UNAVAILABLE, f"the store refuses this agent: {error}")
+        code = ExitCode.TRY_AGAIN
+    except StoreError as error:
+        explain(_REASONS.get(type(error), Reason.STORE_UNAVAILABLE), str(error))
+        code = ExitCode.TRY_AGAIN
+    log.error("agent ends without an answer", extra=logs.fields(code=int(code)), exc_info=True)
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Graphs: how one is found by `module:attribute`, and the built-in agent."""

@@ -1,0 +1,1 @@
+"""The built-in tools: bounded, path-safe, errors told to the model in words."""

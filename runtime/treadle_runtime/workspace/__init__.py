@@ -1,0 +1,1 @@
+"""The fifth plane: a directory in the pod, durable as content-addressed blobs and a fenced manifest."""
