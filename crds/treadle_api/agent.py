@@ -31,6 +31,8 @@ class BuiltinTool(StrEnum):
     EDIT_FILE = "edit_file"
     WRITE_TODOS = "write_todos"
     PRESENT_FILES = "present_files"
+    SUM_TABLE = "sum_table"
+    CALCULATE = "calculate"
 
 
 class AgentModel(ApiModel):
