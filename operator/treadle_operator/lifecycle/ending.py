@@ -62,8 +62,7 @@ def deleted_unfinished(world: RunWorld) -> Decision | None:
 def deleted_ended(world: RunWorld) -> Decision | None:
     if not world.run.deleting or world.record is None:
         return None
-    living = any(pod.alive for pod in world.pods)
-    if living and world.deleting_for < LET_GO_AFTER:
+    if end_pods(world.pods) and world.deleting_for < LET_GO_AFTER:
         return Decision((*revoke(world.record), *end_pods(world.pods)), requeue_after=LINGER)
     return Decision((*revoke(world.record), *end_pods(world.pods), RemoveFinalizer()))
 
@@ -91,7 +90,7 @@ def receipt(world: RunWorld) -> Decision | None:
         return None
     status = _renewed(world) if world.run.finished else outcome.settled(world, record, proof)
     lingering = tuple(pod for pod in world.pods if pod.alive and not _may_leave_by_itself(world, record, pod))
-    waiting = any(pod.alive for pod in world.pods)
+    waiting = bool(end_pods(world.pods))
     if not world.run.finished or waiting:
         return decide(world, *end_pods(lingering), status=status, wake=LINGER if waiting else 0.0)
     if world.run.finalizer:
@@ -114,6 +113,8 @@ def no_receipt(world: RunWorld) -> Decision | None:
 
 
 def end_pods(pods: tuple[PodView, ...]) -> tuple[DeletePod, ...]:
+    """For each that still has to be told. One that is being deleted is the kubelet's: on a lost node that may
+    take for ever, and nothing waits for it, since it is fenced."""
     return tuple(DeletePod(pod.name, pod.uid) for pod in pods if pod.alive and not pod.deleting)
 
 

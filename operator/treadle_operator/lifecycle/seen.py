@@ -1,6 +1,7 @@
 """What the rules ask of the world again and again, worked out once: who holds, who is lost, since when."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from pydantic import ValidationError
@@ -87,14 +88,20 @@ class Seen:
 
     @property
     def active_for(self) -> float:
-        """Seconds since the first assignment, by the clock of the world."""
+        """Seconds since the first assignment, by the clock of the world; at least what was watched of it."""
         first = self.record.started_at or (self.record.attempts[0].started if self.record.attempts else None)
-        return (self.world.now - first).total_seconds() if first is not None else 0.0
+        return self._at_least_watched(first)
 
     @property
     def start_for(self) -> float:
-        """Seconds since the current attempt was assigned."""
-        return (self.world.now - self.row.started).total_seconds() if self.row is not None else 0.0
+        """Seconds since the current attempt was assigned; at least what was watched of its wait."""
+        return self._at_least_watched(self.row.started if self.row is not None else None)
+
+    def _at_least_watched(self, since: datetime | None) -> float:
+        """After a step ahead of the store's clock its new times lie in the future of the confirmed one:
+        deadlines would wait for as long as the step was."""
+        said = (self.world.now - since).total_seconds() if since is not None else 0.0
+        return max(said, self.world.record_for)
 
     @cached_property
     def loss(self) -> Loss | None:
