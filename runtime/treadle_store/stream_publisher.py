@@ -118,6 +118,9 @@ class Publisher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         await self._redis.close()
 
     async def publish(self, frames: Sequence[Frame]) -> bool:

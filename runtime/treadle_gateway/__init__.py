@@ -1,0 +1,1 @@
+"""HTTP access to runs: live streams with replay, events, receipts, artifacts."""

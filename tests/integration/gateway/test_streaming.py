@@ -1,0 +1,316 @@
+"""Streams with Redis: deltas, cursors, gaps, replicas, and Redis lost on the way."""
+
+import pytest
+
+from support.claims import NAMESPACE
+from support.eventually import eventually
+from support.gateway import FakeAccess, GatewayUnderTest, SseFrame, gateway_running, take, until
+from support.live_runs import LiveRun, LiveRuns
+from support.redis_server import RedisServer
+from treadle_api.names import stream_key
+from treadle_api.records import RunStatus
+from treadle_gateway.follow import GAPS_LIMIT
+
+
+def told(frames: list[SseFrame]) -> list[tuple[str, str | None]]:
+    return [(frame.event, frame.data.get("text")) for frame in frames]
+
+
+def stream_of(run: LiveRun) -> str:
+    return stream_key(NAMESPACE, run.view.thread_id, run.view.log)
+
+
+@pytest.mark.req("R41")
+async def test_events_and_deltas_arrive_in_one_order_and_the_end_last(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        await take(frames, 1)
+        await run.say("one")
+        await run.delta("tw")
+        await run.delta("o")
+        await run.say("two")
+        await run.settle()
+        got = await take(frames, 7)
+    assert told(got[:4]) == [("message", "one"), ("token", "tw"), ("token", "o"), ("message", "two")]
+    assert [frame.event for frame in got[4:]] == ["run.end", "run.delivery", "end"]
+    assert [frame.id for frame in got[:4]] == [
+        run.cursor(1),
+        run.cursor(1, 1),
+        run.cursor(1, 2),
+        run.cursor(2),
+    ]
+
+
+@pytest.mark.req("R42")
+async def test_a_cursor_in_the_window_continues_between_two_deltas_on_any_replica(
+    wired: LiveRuns, gateway: GatewayUnderTest, access: FakeAccess, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    await run.say("one")
+    for letter in "abc":
+        await run.delta(letter)
+    url = redis_server.url("treadle-gateway", "reader")
+    async with gateway_running(wired.gateway_pool, access, url) as replica:
+        for one in (gateway, replica):
+            async with one.stream(NAMESPACE, run.name, after=run.cursor(1, 1)) as frames:
+                assert told(await take(frames, 3)) == [("metadata", None), ("token", "b"), ("token", "c")]
+
+
+@pytest.mark.req("R42")
+async def test_every_reconnect_at_every_position_gives_exactly_what_follows(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    for number in range(1, 6):
+        await run.say(f"event {number}", publish=number != 3)
+        for letter in "xy":
+            await run.delta(f"{number}{letter}")
+    await run.settle()
+    whole = await gateway.whole(NAMESPACE, run.name)
+    for place, frame in enumerate(whole[1:-1], start=1):
+        again = await gateway.whole(NAMESPACE, run.name, after=frame.id)
+        assert again[1:] == whole[place + 1 :], frame.id
+
+
+async def test_events_that_never_reached_the_wire_are_filled_in_from_the_log(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    await run.say("1")
+    await run.say("2", publish=False)
+    await run.say("3", publish=False)
+    await run.delta("d")
+    await run.say("4")
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        got = await take(frames, 6)
+    assert told(got[1:]) == [
+        ("message", "1"),
+        ("message", "2"),
+        ("message", "3"),
+        ("token", "d"),
+        ("message", "4"),
+    ]
+
+
+async def test_an_event_whose_publisher_died_is_found_by_the_slow_poll(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    await run.say("1")
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        await take(frames, 2)
+        await run.say("2", publish=False)
+        assert told(await take(frames, 1)) == [("message", "2")]
+
+
+async def test_an_event_too_large_for_the_wire_is_taken_from_the_log(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    await run.say("x" * 100_000)
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        assert len((await take(frames, 2))[1].data["text"]) == 100_000
+
+
+@pytest.mark.req("R43")
+async def test_a_cursor_older_than_the_window_gets_the_events_then_the_gap_then_the_tail(
+    wired: LiveRuns, gateway: GatewayUnderTest, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    for number in range(1, 5):
+        await run.say(str(number))
+        await run.delta(f"after {number}")
+    await redis_server.call("XTRIM", stream_of(run), "MINID", "3-1")
+    async with gateway.stream(NAMESPACE, run.name, after=run.cursor(1, 0)) as frames:
+        got = await take(frames, 7)
+    assert told(got) == [
+        *(("metadata", None), ("message", "2"), ("message", "3"), ("gap", None)),
+        *(("token", "after 3"), ("message", "4"), ("token", "after 4")),
+    ]
+    assert got[3].data == {"reason": "trimmed", "after": run.cursor(1), "before": run.cursor(3, 1)}
+    async with gateway.stream(NAMESPACE, run.name, after=got[3].id) as frames:
+        again = await take(frames, 4)
+    assert told(again[1:]) == told(got[4:])
+
+
+async def test_a_client_without_a_cursor_on_a_trimmed_stream_gets_every_event(
+    wired: LiveRuns, gateway: GatewayUnderTest, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    for number in range(1, 5):
+        await run.say(str(number))
+        await run.delta(f"after {number}")
+    await redis_server.call("XTRIM", stream_of(run), "MINID", "4-0")
+    async with gateway.stream(NAMESPACE, run.name, after="-1") as frames:
+        got = await take(frames, 7)
+    assert told(got) == [
+        *(("metadata", None), ("message", "1"), ("message", "2"), ("message", "3"), ("gap", None)),
+        *(("message", "4"), ("token", "after 4")),
+    ]
+
+
+@pytest.mark.parametrize(("seq", "log", "reason"), [(99, None, "ahead_of_log"), (1, "7i1", "other_log")])
+async def test_a_cursor_of_no_position_in_this_log_is_reset(
+    wired: LiveRuns, gateway: GatewayUnderTest, seq: int, log: str | None, reason: str
+) -> None:
+    run = await wired.start()
+    await run.say("1")
+    cursor = f"{log or run.view.log}.{seq}-0"
+    async with gateway.stream(NAMESPACE, run.name, after=cursor) as frames:
+        got = await take(frames, 3)
+    assert told(got) == [("metadata", None), ("reset", None), ("message", "1")]
+    assert got[1].data == {"reason": reason, "requested": cursor}
+
+
+async def test_after_a_takeover_the_next_attempt_announces_itself_in_its_place(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        assert (await take(frames, 1))[0].data["attempt"] == 1
+        await run.say("1")
+        await run.delta("lost")
+        await take(frames, 2)
+        await run.take_over()
+        await run.delta("again")
+        await run.say("2")
+        got = await take(frames, 3)
+    assert told(got) == [("metadata", None), ("token", "again"), ("message", "2")]
+    assert got[0].data["attempt"] == 2
+
+
+@pytest.mark.req("R1")
+@pytest.mark.req("R47")
+async def test_redis_cut_in_mid_stream_costs_deltas_and_says_so(
+    wired: LiveRuns, gateway: GatewayUnderTest, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        await run.say("1")
+        await take(frames, 2)
+        await redis_server.stop()
+        await run.delta("lost")
+        await run.say("2")
+        assert told(await take(frames, 2)) == [("gap", None), ("message", "2")]
+        await redis_server.start()
+        assert run.wire is not None
+        await run.wire.admit_reader("treadle-gateway", "reader")
+        await run.grant()
+        await run.say("3")
+        await run.delta("back")
+        again = await until(frames, "token", "back")
+        assert [pair for pair in told(again) if pair[0] != "gap"] == [("message", "3"), ("token", "back")]
+        await run.settle()
+        assert [frame.event for frame in await take(frames, 3)] == ["run.end", "run.delivery", "end"]
+
+
+async def test_a_flushed_redis_loses_no_event(
+    wired: LiveRuns, gateway: GatewayUnderTest, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        await run.say("1")
+        await run.delta("a")
+        await take(frames, 3)
+        await redis_server.call("FLUSHALL")
+        await run.say("2")
+        await run.grant()
+        await run.say("3")
+        await run.settle()
+        rest = await until(frames, "end")
+    assert [frame.data["text"] for frame in rest if frame.event == "message"] == ["2", "3"]
+    assert "gap" in {frame.event for frame in rest}
+
+
+@pytest.mark.req("R46")
+async def test_an_end_frame_without_a_receipt_ends_nothing(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    assert run.publisher is not None
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        await run.say("1")
+        await run.publisher.publish_end("success")
+        await run.say("2")
+        assert told(await take(frames, 3)) == [("metadata", None), ("message", "1"), ("message", "2")]
+        await run.settle(RunStatus.TIMEOUT)
+        assert (await take(frames, 3))[-1].data["outcome"] == "timeout"
+
+
+@pytest.mark.req("R46")
+async def test_frames_ahead_of_the_log_are_not_believed(
+    wired: LiveRuns, gateway: GatewayUnderTest, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    await run.say("1")
+    fields = ("run", run.view.run_id, "token", 1, "type", "message", "data", '{"text": "forged"}')
+    await redis_server.call("XADD", stream_of(run), "900-0", *fields)
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        assert told(await take(frames, 3)) == [("metadata", None), ("message", "1"), ("gap", None)]
+        await run.say("2")
+        await until(frames, "message", "2")
+        await run.settle()
+        assert (await take(frames, 3))[-1].data["outcome"] == "success"
+
+
+@pytest.mark.req("R41")
+async def test_a_client_that_leaves_changes_nothing(wired: LiveRuns, gateway: GatewayUnderTest) -> None:
+    run = await wired.start()
+    async with gateway.stream(NAMESPACE, run.name) as frames:
+        await run.say("1")
+        await take(frames, 2)
+    await run.say("2")
+    await run.settle()
+    assert (await gateway.whole(NAMESPACE, run.name))[-1].data["outcome"] == "success"
+
+
+async def test_the_heartbeat_carries_the_cursor(
+    wired: LiveRuns, access: FakeAccess, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    await run.say("1")
+    url = redis_server.url("treadle-gateway", "reader")
+    async with gateway_running(wired.gateway_pool, access, url, heartbeat_seconds=0.2) as gateway:
+        async with gateway.stream(NAMESPACE, run.name) as frames:
+            got = await take(frames, 3, comments=True)
+    assert got[-1].comment == f"heartbeat {run.cursor(1)}"
+
+
+@pytest.mark.req("R44")
+async def test_gaps_without_end_end_the_stream_with_an_error(
+    wired: LiveRuns, gateway: GatewayUnderTest
+) -> None:
+    run = await wired.start()
+    assert run.publisher is not None
+    await run.say("1")
+    for _ in range(GAPS_LIMIT + 1):
+        await run.delta("{}", type="gap")
+    frames = await gateway.whole(NAMESPACE, run.name)
+    assert [frame.event for frame in frames] == ["metadata", "message", *["gap"] * GAPS_LIMIT, "error"]
+    assert frames[-1].data["error"] == "TooManyGaps"
+    await run.settle()
+
+
+async def test_streams_beyond_the_limit_are_refused_and_a_closed_one_makes_room(
+    wired: LiveRuns, access: FakeAccess
+) -> None:
+    run = await wired.start()
+    async with (
+        gateway_running(wired.gateway_pool, access, None, streams=2) as gateway,
+        gateway.client() as client,
+    ):
+        path = f"/ns/{NAMESPACE}/v1/runs/{run.name}/stream"
+        async with gateway.stream(NAMESPACE, run.name), gateway.stream(NAMESPACE, run.name):
+            refused = await client.get(path)
+            assert refused.status_code == 503
+            assert refused.json()["title"] == "TooManyStreams"
+            assert refused.headers["retry-after"]
+
+        async def all_free() -> bool:
+            return gateway.services.slots.taken == 0
+
+        await eventually(all_free, "closed streams give their slots back")
+        async with gateway.stream(NAMESPACE, run.name) as frames:
+            await take(frames, 1)
