@@ -69,6 +69,8 @@ def _carry_out(arguments: argparse.Namespace) -> int:
         case "env":
             for name, value in ladder.exports(layout, settings).items():
                 print(f"export {name}={shlex.quote(value)}")
+            if folders := [] if settings.existing else ladder.program_folders(layout):
+                print(f'export PATH={shlex.quote(os.pathsep.join(folders))}:"$PATH"')
         case "status":
             print("\n".join(ladder.status(layout)))
         case "images":
@@ -79,6 +81,8 @@ def _carry_out(arguments: argparse.Namespace) -> int:
                 print(wheels.collect(layout, image))
         case "shell":
             os.environ.update(ladder.exports(layout, settings))
+            folders = [] if settings.existing else ladder.program_folders(layout)
+            os.environ["PATH"] = os.pathsep.join([*folders, os.environ.get("PATH", "")])
             shell = os.environ.get("SHELL", "/bin/sh")
             os.execv(shell, [shell])
     return 0

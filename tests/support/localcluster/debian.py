@@ -14,6 +14,7 @@ from .layout import Layout, digest
 from .narrate import Progress, say
 
 _APT_SECONDS = 900
+_NOT_NEEDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 
 
 def is_debian() -> bool:
@@ -51,15 +52,17 @@ def search_path() -> str:
 
 @dataclass(frozen=True)
 class Tree:
-    """A root file system to be made of Debian packages."""
+    """A root file system to be made of Debian packages, without the paths in `left_out`."""
 
     name: str
     suite: str
     variant: str
     packages: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     def key(self) -> str:
-        return digest([self.suite, self.variant, *self.packages, os.uname().machine])[:12]
+        parts = (self.suite, self.variant, *self.packages, *self.left_out, *_NOT_NEEDED, os.uname().machine)
+        return digest(parts)[:12]
 
 
 def tarball(layout: Layout, tree: Tree) -> Path:
@@ -72,6 +75,7 @@ def tarball(layout: Layout, tree: Tree) -> Path:
     fresh = path.with_suffix(".new.tar")
     say("mmdebstrap", f"{tree.name} ({tree.suite}, {len(tree.packages)} packages)")
     command = ["mmdebstrap", "-q", f"--variant={tree.variant}", '--aptopt=APT::Install-Recommends "false"']
+    command += [f"--dpkgopt=path-exclude={pattern}" for pattern in (*_NOT_NEEDED, *tree.left_out)]
     command += [f"--include={','.join(tree.packages)}", tree.suite, str(fresh)]
     run(command, timeout=_APT_SECONDS)
     fresh.replace(path)

@@ -42,9 +42,14 @@ class OwnImage:
     base: Base
     wheels: str | None = None
 
-    def name(self) -> str:
-        """The tag is a digest of all inputs, so that a pod's image says what code it holds."""
-        inputs = [CHECKOUT / part for part in (self.dockerfile, *self.sources)]
+    def stage(self, context: Path) -> str:
+        """Copy the inputs to `context`; the name with a tag that is their digest.
+
+        The digest is that of the copy: the checkout may change while we build, and a tag must not lie.
+        """
+        for part in (self.dockerfile, *self.sources):
+            _copy(CHECKOUT / part, context / part)
+        inputs = [context / part for part in (self.dockerfile, *self.sources)]
         tag = digest_files(inputs, self.base.tree.key(), self.base.public)[:12]
         return f"localhost/treadle-{self.key}:{tag}"
 
@@ -55,7 +60,14 @@ _PYTHON = Base(
 )
 _STORES = Base(
     "debian:trixie-slim",
-    Tree("stores-base", _SUITE, "minbase", ("ca-certificates", "postgresql", "redis-server")),
+    Tree(
+        "stores-base",
+        _SUITE,
+        "minbase",
+        ("ca-certificates", "postgresql", "redis-server"),
+        # Postgres' query compiler: 150 MB that a development store does not need; without it `jit` stays off.
+        left_out=("/usr/lib/*/libLLVM*", "/usr/lib/*/libz3*", "/usr/lib/postgresql/*/lib/*jit*"),
+    ),
 )
 OWN = (
     OwnImage(
@@ -82,23 +94,24 @@ OWN = (
     ),
     OwnImage("devstore", "charts/dev-stores/Dockerfile", ("charts/dev-stores/entry",), _STORES),
 )
-NAMES = tuple(image.key for image in OWN)
+KEYS = tuple(image.key for image in OWN)
 WITH_WHEELS = tuple(image.wheels for image in OWN if image.wheels)
 
 
-def names() -> dict[str, str]:
-    """The images of this checkout by key."""
-    return {image.key: image.name() for image in OWN}
-
-
-def ensure(layout: Layout, engine: Engine, *, registry: Callable[[], bool]) -> list[str]:
-    """Build what is not in the engine's store; the names of all."""
+def ensure(layout: Layout, engine: Engine, *, registry: Callable[[], bool]) -> dict[str, str]:
+    """Build what is not in the engine's store; the names of all by key."""
+    names: dict[str, str] = {}
+    fresh: list[str] = []
     with rung("images") as this:
-        fresh = [image for image in OWN if not engine.has_image(image.name())]
-        for image in fresh:
-            _build(layout, engine, image, _base(layout, engine, image.base, registry=registry))
-        this.note(", ".join(f"{image.key} built" for image in fresh) or "all present")
-    return list(names().values())
+        for image in OWN:
+            with tempfile.TemporaryDirectory(dir=layout.scratch()) as context:
+                name = names[image.key] = image.stage(Path(context))
+                if not engine.has_image(name):
+                    base = _base(layout, engine, image.base, registry=registry)
+                    _build(layout, engine, image, name, base, Path(context))
+                    fresh.append(f"{image.key} built")
+        this.note(", ".join(fresh) or "all present")
+    return names
 
 
 def _base(layout: Layout, engine: Engine, base: Base, *, registry: Callable[[], bool]) -> str:
@@ -121,29 +134,20 @@ def _base(layout: Layout, engine: Engine, base: Base, *, registry: Callable[[], 
     return base.local_name()
 
 
-def _build(layout: Layout, engine: Engine, image: OwnImage, base: str) -> None:
+def _build(layout: Layout, engine: Engine, image: OwnImage, name: str, base: str, context: Path) -> None:
     collected = wheels.collect(layout, image.wheels) if image.wheels else None
-    with rung(f"  {image.key}") as this, tempfile.TemporaryDirectory(dir=layout.scratch()) as folder:
-        context = Path(folder)
-        for part in (image.dockerfile, *image.sources):
-            _stage(CHECKOUT / part, context / part)
+    with rung(f"  {image.key}") as this:
         if collected is not None:
             shutil.copytree(collected, context / "wheels", copy_function=os.link)
-        words: list[str | Path] = [
-            "build",
-            "--quiet",
-            "--build-arg",
-            f"BASE={base}",
-            "--file",
-            context / image.dockerfile,
-        ]
-        # Where the wheels and the base's packages are at hand a build needs no network at all.
-        words += ["--network", "none" if base != image.base.public else "host"]
-        engine.docker(*words, "--tag", image.name(), context, timeout=_BUILD_SECONDS)
-        this.note(image.name())
+        # Where wheels and the base's packages are at hand a build needs no network at all.
+        network = "host" if base == image.base.public and collected is None else "none"
+        words: list[str | Path] = ["build", "--quiet", "--build-arg", f"BASE={base}", "--network", network]
+        words += ["--file", context / image.dockerfile, "--tag", name, context]
+        engine.docker(*words, timeout=_BUILD_SECONDS)
+        this.note(name)
 
 
-def _stage(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))

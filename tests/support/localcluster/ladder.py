@@ -11,7 +11,7 @@ from .engine import Engine, NoEngine, ask
 from .errors import ClusterError, CommandFailed
 from .layout import Layout
 from .narrate import rung, say
-from .programs import client_programs
+from .programs import client_programs, clients
 from .settings import Settings
 from .state import Cluster, State
 from .teardown import Teardown, engine_process, plan
@@ -42,7 +42,7 @@ def up(layout: Layout, settings: Settings, *, with_images: bool) -> None:
     tools = Tools(programs, engine, kubeconfig)
     known = state.clusters.get(settings.name)
     image = known.image if known else node_image.ensure(layout, engine, registry=registry.answers)
-    ours = images.ensure(layout, engine, registry=registry.answers) if with_images else []
+    ours = images.ensure(layout, engine, registry=registry.answers) if with_images else {}
     running = cluster.ensure(layout, state, engine, tools, image, name=settings.name, nodes=settings.nodes)
     if ours:
         cluster.load(layout, state, engine, tools, running, ours)
@@ -53,7 +53,7 @@ def build_images(layout: Layout, settings: Settings) -> None:
     state = State.read(layout.state_file)
     engine = _engine(layout, state, settings)
     offline = settings.offline or bool(state.engine and state.engine.offline)
-    for name in images.ensure(layout, engine, registry=Registry(engine, offline=offline).answers):
+    for name in images.ensure(layout, engine, registry=Registry(engine, offline=offline).answers).values():
         say("image", name)
 
 
@@ -112,24 +112,28 @@ def _forget(state: State) -> State:
 def exports(layout: Layout, settings: Settings) -> dict[str, str]:
     """The variables by which others use the cluster."""
     if settings.existing:
-        names = images.NAMES
-        return {
-            f"TREADLE_{key.upper()}_IMAGE": f"{settings.image_prefix}/treadle-{key}:{settings.image_tag}"
-            for key in names
-        }
+        prefix, tag = settings.image_prefix, settings.image_tag
+        return {_variable(key): f"{prefix}/treadle-{key}:{tag}" for key in images.KEYS}
     state = State.read(layout.state_file)
     running = state.clusters.get(settings.name)
     if running is None:
         raise ClusterError(f"cluster {settings.name} is not up: run `up` first")
-    folders = [str(path.parent) for path in client_programs(layout).values() if layout.cache in path.parents]
     values = {
         "KUBECONFIG": running.kubeconfig,
         "DOCKER_HOST": state.host,
-        "PATH": os.pathsep.join([*folders, os.environ.get("PATH", "")]),
         "TREADLE_CLUSTER_NAME": running.name,
     }
     values |= {f"TREADLE_{purpose.upper()}_PORT": str(port) for purpose, port in running.ports.items()}
-    return values | {f"TREADLE_{key.upper()}_IMAGE": name for key, name in images.names().items()}
+    return values | {_variable(key): name for key, name in running.images.items()}
+
+
+def program_folders(layout: Layout) -> list[str]:
+    """What belongs in front of PATH: the folders of those programs that we built."""
+    return [str(path.parent) for path in clients(layout).values() if layout.cache in path.parents]
+
+
+def _variable(key: str) -> str:
+    return f"TREADLE_{key.upper()}_IMAGE"
 
 
 def status(layout: Layout) -> list[str]:
@@ -154,6 +158,6 @@ def _condition(layout: Layout, engine: Engine | None, one: Cluster) -> str:
     if engine is None or not engine.answers():
         return "engine does not answer"
     with contextlib.suppress(CommandFailed):
-        if Tools(client_programs(layout), engine, one.kubeconfig).healthy(one.nodes):
+        if Tools(clients(layout), engine, one.kubeconfig).healthy(one.nodes):
             return "healthy"
     return "not healthy"

@@ -38,7 +38,7 @@ _UNWANTED_UNITS = (
     "lib/systemd/system/sockets.target.wants/*initctl*",
     "lib/systemd/system/basic.target.wants/*",
 )
-_NOT_NEEDED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists")
+_NOT_NEEDED = ("var/cache/apt", "var/lib/apt/lists")
 _CRI_BASE = (
     "ctr oci spec | jq '.hooks.createContainer[.hooks.createContainer | length] |= . "
     '+ {"path": "/kind/bin/mount-product-files.sh"} | del(.process.rlimits)\' > /etc/containerd/cri-base.json'

@@ -103,20 +103,24 @@ def built(layout: Layout, name: str) -> Path:
     return layout.programs / f"{name}-{key(name)[:12]}" / name
 
 
+def clients(layout: Layout) -> dict[str, Path]:
+    """kind, kubectl and helm: the built one, else a fitting one on PATH, else where it will be built."""
+
+    def choose(name: str) -> Path:
+        own = built(layout, name)
+        return own if own.exists() else find(name) or own
+
+    return {name: choose(name) for name in ("kind", "kubectl", "helm")}
+
+
 def client_programs(layout: Layout) -> dict[str, Path]:
-    """kind, kubectl and helm: found or built."""
-    chosen: dict[str, Path] = {}
+    """kind, kubectl and helm, built where need be."""
     with rung("programs") as this:
-        for name in ("kind", "kubectl", "helm"):
-            chosen[name] = (
-                built(layout, name) if built(layout, name).exists() else find(name) or built(layout, name)
-            )
+        chosen = clients(layout)
         build(layout, [name for name, path in chosen.items() if not path.exists()])
-        this.note(
-            ", ".join(
-                f"{name} {'built' if layout.cache in path.parents else path}" for name, path in chosen.items()
-            )
-        )
+        ours = [name for name, path in chosen.items() if layout.cache in path.parents]
+        found = [str(path) for path in chosen.values() if layout.cache not in path.parents]
+        this.note(f"own {', '.join(ours) or 'none'}; found {', '.join(found) or 'none'}")
     return chosen
 
 

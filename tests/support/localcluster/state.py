@@ -33,7 +33,7 @@ class PrivateEngine:
 
 @dataclass
 class Cluster:
-    """A kind cluster of ours and the image ids that its nodes were given."""
+    """A kind cluster of ours; the image ids that its nodes were given, and the newest image by key."""
 
     name: str
     kubeconfig: str
@@ -41,6 +41,7 @@ class Cluster:
     image: str
     ready: bool = False
     loaded: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
 
 

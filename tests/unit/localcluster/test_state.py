@@ -20,7 +20,14 @@ def whole() -> State:
         "/run/x/docker.sock", "/run/x", "treadle-x", "trd-x", Process(41, 99), [["-I", "FORWARD"]]
     )
     cluster = Cluster(
-        "one", "/cache/kubeconfig/one", 3, "node:1", True, {"image:1": "sha256:a"}, {"gateway": 30080}
+        name="one",
+        kubeconfig="/cache/kubeconfig/one",
+        nodes=3,
+        image="node:1",
+        ready=True,
+        loaded={"image:1": "sha256:a"},
+        images={"runtime": "image:1"},
+        ports={"gateway": 30080},
     )
     return State(engine, {"one": cluster}, "unix:///run/x/docker.sock", modules_dir_made=True)
 
