@@ -125,7 +125,7 @@ def retried(count: int, loss: LossClass = LossClass.RETRY, **changes: Any) -> Ru
         attempt_row(n, 6 + n, ended=NOW - timedelta(seconds=20), loss=loss, reason="AgentCrashed")
         for n in range(1, count + 1)
     )
-    counts = {"retries": count} if loss is LossClass.RETRY else {"disruptions": count}
+    counts: dict[str, Any] = {"retries": count} if loss is LossClass.RETRY else {"disruptions": count}
     last = attempt_row(count + 1, 7 + count)
     return record(attempt=count + 1, attempts=(*rows, last), **counts, **changes)
 

@@ -20,7 +20,7 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 def stamp(at: datetime) -> str:
     """RFC 3339 in UTC, whole seconds, as the API server writes times."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def shorten(message: str, limit: int = MESSAGE_LIMIT) -> str:

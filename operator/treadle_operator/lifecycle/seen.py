@@ -4,23 +4,33 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from treadle_api.reasons import Reason
 from treadle_api.records import AttemptRow, LossClass, RunRecord, RunStatus
-from treadle_api.resolved import ResolvedRun
+from treadle_api.resolved import ResolvedLease, ResolvedRetry, ResolvedTimeouts
 from treadle_operator.lifecycle.loss import LEASE_MARGIN, Loss, of_pod
 from treadle_operator.lifecycle.world import PodView, RunWorld
 
 _CLAIMED = (RunStatus.RUNNING, RunStatus.FINALIZING)
 
 
-def limits(record: RunRecord) -> ResolvedRun:
+class Limits(BaseModel):
+    """The part of a `ResolvedRun` by which the operator judges; the rest is the agent's to read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    lease: ResolvedLease = ResolvedLease()
+    retry: ResolvedRetry = ResolvedRetry()
+    timeouts: ResolvedTimeouts = ResolvedTimeouts()
+
+
+def limits(record: RunRecord) -> Limits:
     """The run's resolved settings; built-in ones where a newer operator stored what this one cannot read."""
     try:
-        return ResolvedRun.model_validate(record.config)
+        return Limits.model_validate(record.config)
     except ValidationError:
-        return ResolvedRun()
+        return Limits()
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Seen:
     record: RunRecord
 
     @cached_property
-    def settings(self) -> ResolvedRun:
+    def settings(self) -> Limits:
         return limits(self.record)
 
     @property

@@ -224,6 +224,8 @@ def _natural(value: object) -> bool:
 
 def carry(before: Mapping[str, Any], after: Status) -> Status:
     """`after`, or what stands where only riders differ: they wait for the next write."""
+    if before == after:
+        return after
     if before and _without_riders(before) == _without_riders(after):
         return dict(before)
     return after

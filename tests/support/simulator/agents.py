@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from support.simulator.apiserver import ApiServer
@@ -102,9 +103,8 @@ class Pod:
             if self._told is not None:
                 self._let_go()
                 raise Exit(ExitCode.TRY_AGAIN, "Drained")
-            step = done + 1
-            yield from self._ask(lambda step=step: self.store.commit_step(cap, step))
-            done = step
+            done += 1
+            yield from self._ask(partial(self.store.commit_step, cap, done))
         if self.outcome is RunStatus.SUCCESS:
             yield from self._ask(lambda: self.store.begin_finalizing(cap))
             yield from self._breathe(self.loop.random.uniform(0.05, 2.0))
@@ -129,7 +129,7 @@ class Pod:
             self._renew()
 
     def _renew(self) -> None:
-        """An unreachable API server is no reason to stop (onControlPlaneLoss: Continue); a foreign holder is."""
+        """An unreachable API server is no reason to stop (Continue, the default); a foreign holder is."""
         if self.loop.now < self.api_cut_until:
             return
         try:

@@ -43,6 +43,7 @@ class History:
         self._ends: dict[str, tuple[Any, ...]] = {}
         self._token = 0
         self._applied = False
+        self._checked: tuple[int, ...] = ()
         random = self.loop.random
         self._plans = {
             f"uid-{n}": (random.randrange(1, 6), random.choice((RunStatus.SUCCESS,) * 4 + (RunStatus.ERROR,)))
@@ -60,7 +61,7 @@ class History:
             },
             timeouts={
                 "start_seconds": 60,
-                "active_seconds": random.choice((600, 600, 60)) if not quiet else 600,
+                "active_seconds": random.choice((86_400, 86_400, 86_400, 60)) if not quiet else 86_400,
                 "finalize_seconds": 20,
             },
         )
@@ -73,7 +74,7 @@ class History:
                 self.store,
                 config,
                 self._start,
-                self._plans.__getitem__,
+                self._plans,
                 live,
             )
             for n in range(count)
@@ -133,14 +134,20 @@ class History:
 
     def _check(self) -> None:
         store = self.store
+        moved = (store.changes, self.api.status_writes, len(self.api.runs))
+        if moved == self._checked:
+            return
+        self._checked = moved
         if store.token < self._token:
             raise Broken("the token falls")
         self._token = store.token
         holding = 0
         for row in store.rows.values():
             holding += row.status.active
-            if row.attempt > 1 + BACKOFF_LIMIT + MAX_DISRUPTIONS:
-                raise Broken(f"{row.name} has {row.attempt} attempts")
+            if row.retries > BACKOFF_LIMIT or row.disruptions > MAX_DISRUPTIONS:
+                raise Broken(
+                    f"{row.name} is over its budget: {row.retries} retries, {row.disruptions} others"
+                )
             if row.status.terminal:
                 end = (row.status, row.receipt, row.attempt, row.token, row.steps)
                 if self._ends.setdefault(row.uid, end) != end:

@@ -19,6 +19,10 @@ class Refused(Exception):
     """A call that was answered with no: conflict, not found, already there, stale token."""
 
 
+def _always() -> bool:
+    return True
+
+
 class Loop:
     """Runs processes in the order of their virtual times; ties go by age, so a seed fixes everything."""
 
@@ -32,9 +36,7 @@ class Loop:
         self._heap: list[tuple[float, int, Process, Callable[[], bool]]] = []
         self._count = 0
 
-    def spawn(
-        self, process: Process, *, after: float = 0.0, alive: Callable[[], bool] = lambda: True
-    ) -> None:
+    def spawn(self, process: Process, *, after: float = 0.0, alive: Callable[[], bool] = _always) -> None:
         """Start `process`; it is dropped without a word as soon as `alive` says no (kill -9)."""
         self._count += 1
         heapq.heappush(self._heap, (self.now + after, self._count, process, alive))

@@ -4,7 +4,7 @@ Only `decide_run` and `decide_orphan` are the real thing; they are looked up at 
 break a rule and see the simulator notice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,6 @@ from treadle_operator.lifecycle import orphan, run
 from treadle_operator.lifecycle.world import (
     NO_LEASE,
     AgentFacts,
-    LeaseView,
     PodView,
     Prepared,
     RunObject,
@@ -57,7 +56,7 @@ class Operator:
     store: Store
     config: dict[str, Any]
     start_pod: StartPod
-    pod_plan: Callable[[str], tuple[int, RunStatus]]
+    plans: dict[str, tuple[int, RunStatus]]
     live_reads: bool
     life: int = 0
     frozen_until: float = 0.0
@@ -86,13 +85,19 @@ class Operator:
 
     def _refresh(self, uid: str) -> Process:
         self._look(uid)
-        self._wake(uid, 0.0)
+        if uid in self.api.runs and not self._left(uid):
+            self._wake(uid, 0.0)
         return
         yield 0.0
 
     def _look(self, uid: str) -> None:
         pods = tuple(p for p in self.api.pods.values() if p.run == uid)
         self.cache[uid] = (self.api.runs.get(uid), pods)
+
+    def _left(self, uid: str) -> bool:
+        """Whether the Run is finished and let go: it has left the watch, and its edits are nothing to us."""
+        body = self.cache[uid][0]
+        return body is None or (not body.finalizer and body.true("Finished"))
 
     def _wake(self, uid: str, after: float) -> None:
         at = self.loop.now + after
@@ -109,14 +114,15 @@ class Operator:
         while True:
             for uid in list(self.api.runs):
                 self._look(uid)
-                self._wake(uid, 0.0)
+                if not self._left(uid):
+                    self._wake(uid, 0.0)
             try:
-                rows = self.store.call(self.store.records)
+                left = self.store.unfinished()
             except Unavailable:
-                rows = {}
-            for uid, record in rows.items():
-                if uid not in self.api.runs and not record.status.terminal:
-                    self._carry_out(uid, orphan.decide_orphan(record).actions)
+                left = []
+            for record in left:
+                if record.run_id not in self.api.runs:
+                    self._carry_out(record.run_id, orphan.decide_orphan(record).actions)
             yield POLL
 
     def _pass(self, uid: str, due_at: float) -> Process:
@@ -126,13 +132,12 @@ class Operator:
         self._busy.add(uid)
         wake: float | None = POLL
         try:
-            yield from self._rest()
             world = yield from self._observe(uid, live=False)
+            decision = run.decide_run(world) if world is not None else act.Decision()
+            if self.live_reads and _irreversible(decision):
+                world = yield from self._observe(uid, live=True)
+                decision = run.decide_run(world) if world is not None else act.Decision()
             if world is not None:
-                decision = run.decide_run(world)
-                if self.live_reads and _irreversible(decision):
-                    world = yield from self._observe(uid, live=True)
-                    decision = run.decide_run(world) if world is not None else act.Decision()
                 wake = yield from self._act(uid, world, decision)
         finally:
             self._busy.discard(uid)
@@ -141,12 +146,10 @@ class Operator:
         if waits and uid in self.api.runs:
             self._wake(uid, min(waits))
 
-    def _act(self, uid: str, world: RunWorld | None, decision: act.Decision) -> Process:
-        if world is None:
-            return None
+    def _act(self, uid: str, world: RunWorld, decision: act.Decision) -> Generator[float, None, float | None]:
         for action in decision.actions:
             yield from self._rest()
-            if not self._carry_out(uid, (action,), decision):
+            if not self._carry_out(uid, (action,), blind=world.store_down_for is not None):
                 return self.loop.random.uniform(0.5, 2.0)
         if decision.status is not None and decision.status != world.run.status:
             yield from self._rest()
@@ -165,7 +168,7 @@ class Operator:
         while self.loop.now < self.frozen_until:
             yield self.frozen_until - self.loop.now
 
-    def _observe(self, uid: str, *, live: bool) -> Process:
+    def _observe(self, uid: str, *, live: bool) -> Generator[float, None, RunWorld | None]:
         """Pods first, the record last; between them anything may happen."""
         now, memory = self.loop.now, self.memory
         if live or uid not in self.cache:
@@ -183,7 +186,7 @@ class Operator:
         yield from self._rest()
         record, down = None, None
         try:
-            record = self.store.call(self.store.records).get(uid)
+            record = self.store.record(uid)
             memory.since("store", True, self.loop.now)
         except Unavailable:
             down = memory.since("store", False, self.loop.now)
@@ -215,17 +218,15 @@ class Operator:
             waiting = replace(waiting, seen_for=self.memory.since(("waiting", view.uid), waiting.reason, now))
         return replace(view, dead_for=0.0 if view.alive else dead, waiting=waiting)
 
-    def _carry_out(
-        self, uid: str, actions: tuple[act.Action, ...], decision: act.Decision | None = None
-    ) -> bool:
-        """Whether every action was answered with yes."""
+    def _carry_out(self, uid: str, actions: tuple[act.Action, ...], *, blind: bool = False) -> bool:
+        """Whether every action was answered with yes. `blind`: decided without the store's word."""
         try:
-            return all(self._one(uid, action, decision) for action in actions)
+            return all(self._one(uid, action, blind) for action in actions)
         except (Unavailable, Refused):
             self._look(uid)
             return False
 
-    def _one(self, uid: str, action: act.Action, decision: act.Decision | None) -> bool:
+    def _one(self, uid: str, action: act.Action, blind: bool) -> bool:
         api, store = self.api, self.store
         match action:
             case act.AddFinalizer():
@@ -248,7 +249,7 @@ class Operator:
             case act.CreatePod(attempt):
                 self._create(uid, attempt)
             case act.DeletePod(name, pod_uid, _):
-                self._delete(uid, name, pod_uid)
+                self._delete(uid, name, pod_uid, blind)
             case act.RequestCancel(kind, _):
                 store.call(lambda: store.request_cancel(uid, kind))
             case act.SettleOrphan(outcome, reason, _, token):
@@ -268,7 +269,7 @@ class Operator:
         body = self.api.runs.get(uid)
         name = names.pod_name(body.name if body is not None else "", attempt)
         view = PodView(name, f"{name}-{self.api.version()}", attempt, "Pending", True, node="node")
-        steps, outcome = self.pod_plan(uid)
+        steps, outcome = self.plans[uid]
         pod = Pod(self.loop, self.api, self.store, uid, view, key, steps, outcome)
 
         def create() -> None:
@@ -278,10 +279,9 @@ class Operator:
         self.api.call(create)
         self._look(uid)
 
-    def _delete(self, uid: str, name: str, pod_uid: str) -> None:
-        row, body = self.store.rows.get(uid), self.api.runs.get(uid)
+    def _delete(self, uid: str, name: str, pod_uid: str, blind: bool) -> None:
         holds = self.store.active == uid and (self.store.holder or "").startswith(f"{pod_uid}/")
-        if row is not None and holds and body is not None and not body.deleting:
+        if holds and not blind:
             raise Broken(f"{name} is ended while it still owns the thread")
         self.api.call(lambda: self.api.delete_pod(name, pod_uid))
 
@@ -296,6 +296,3 @@ def _irreversible(decision: act.Decision) -> bool:
 
 def settings(**changes: Any) -> dict[str, Any]:
     return ResolvedRun.model_validate(changes).model_dump(mode="json")
-
-
-__all__ = ["LeaseView", "Operator", "settings"]

@@ -65,6 +65,8 @@ class Store:
     holder: str | None = None
     pod_key: tuple[str, float] = ("", 0.0)
     down_until: float = 0.0
+    changes: int = 0
+    """Statements so far; while nothing moved, nothing needs to be checked."""
     clock_step: float = 0.0
 
     def clock(self) -> datetime:
@@ -72,12 +74,17 @@ class Store:
 
     def call(self, statement: Callable[[], _T]) -> _T:
         """One statement over a network that loses calls and answers."""
-        if self.loop.now < self.down_until or self.loop.chance(0.02):
-            raise Unavailable
+        self.reach()
+        self.changes += 1
         answer = statement()
         if self.loop.chance(0.02):
             raise Unavailable
         return answer
+
+    def reach(self) -> None:
+        """The way there; a reading needs no more."""
+        if self.loop.now < self.down_until or self.loop.chance(0.02):
+            raise Unavailable
 
     # operator
 
@@ -184,11 +191,17 @@ class Store:
 
     # reading
 
-    def records(self) -> dict[str, RunRecord]:
-        queue = self._queue()
-        return {row.uid: self._record(row, queue) for row in self.rows.values()}
+    def record(self, uid: str) -> RunRecord | None:
+        self.reach()
+        row = self.rows.get(uid)
+        return self._record(row) if row is not None else None
 
-    def _record(self, row: Row, queue: list[str]) -> RunRecord:
+    def unfinished(self) -> list[RunRecord]:
+        self.reach()
+        return [self._record(row) for row in self.rows.values() if not row.status.terminal]
+
+    def _record(self, row: Row) -> RunRecord:
+        queue = self._queue() if row.status is RunStatus.PENDING else []
         return RunRecord(
             RunUID(row.uid), "team", row.name, ThreadID("thread"), "sales", row.status, row.attempt,
             FencingToken(row.token), FencingToken(self.token),

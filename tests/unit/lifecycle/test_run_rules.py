@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from support.factories import (
     settled,
     world,
 )
-from treadle_api.records import LossClass, RunStatus
+from treadle_api.records import FencingToken, LossClass, RunStatus
 from treadle_operator.lifecycle import run as rules
 from treadle_operator.lifecycle.actions import (
     AddFinalizer,
@@ -31,6 +32,7 @@ from treadle_operator.lifecycle.actions import (
     CreatePod,
     CreateThread,
     DeletePod,
+    EmitEvent,
     EnsureLease,
     RemoveFinalizer,
     RequestCancel,
@@ -57,14 +59,18 @@ assigned = record(ASSIGNED)
 starting = world(record=assigned, lease=lease(holder=""))
 silent = lease(silent_for=46.0)
 
+LET_GO = "deleted and the store does not answer: end the pods; let go when the time is over"
+LOST = "lost: assign the next attempt, end the old pod, Lease, new pod"
+HANGS = "finalizing for too long: settle as error"
+CLEAN = "deleted and ended: end the pods, then let go"
 ROWS: list[tuple[str, str, RunWorld]] = [
     ("deleted and free", "deleted and our finalizer is gone: nothing",
      world(run=run_object(deleting=True, finalizer=False))),
-    ("deleted, store down", "deleted and the store does not answer: end the pods; let go when the time is over",
+    ("deleted, store down", LET_GO,
      world(run=DELETING, record=None, store_down_for=1.0)),
     ("deleted, never admitted", "deleted and not in the store: let go", world(run=DELETING, record=None)),
     ("deleted in mid-run", "deleted and not ended: cancel, then settle as cancelled", world(run=DELETING)),
-    ("deleted after its end", "deleted and ended: end the pods, then let go", world(run=DELETING, record=settled())),
+    ("deleted after its end", CLEAN, world(run=DELETING, record=settled())),
     ("store down", "the store does not answer: keep what is shown and say so",
      world(record=None, store_down_for=9.0)),
     ("refused long ago", "Finished is shown and no receipt stands behind it: it stands",
@@ -82,13 +88,14 @@ ROWS: list[tuple[str, str, RunWorld]] = [
      fresh(thread=None, run=run_object(template_agent="reviewer"))),
     ("new", "not admitted: admit", fresh()),
     ("finalizer lost", "no finalizer: add it", world(run=run_object(finalizer=False))),
-    ("others come first", "not its turn: ThreadBusy", world(record=record(PENDING, queue_position=2), pods=())),
+    ("others come first", "not its turn: ThreadBusy",
+     world(record=record(PENDING, queue_position=2), pods=())),
     ("slot taken", "not its turn: ThreadBusy", world(record=record(PENDING, active_run="other"), pods=())),
     ("first of the queue", "its turn: assign, Lease, pod", world(record=record(PENDING), pods=())),
     ("parked", "parked: keep what is shown", world(record=record(RunStatus.PARKED))),
     ("too long", "activeSeconds are over: settle as timeout",
      world(record=record(settings={"timeouts": {"active_seconds": 30}}))),
-    ("hung settlement", "finalizing for too long: settle as error", world(record=record(FINALIZING), record_for=120)),
+    ("hung settlement", HANGS, world(record=record(FINALIZING), record_for=120)),
     ("exit 0 just now", "the pod ended well and left no receipt: look a second time",
      world(pods=(dead_pod(0, dead_for=0.2),))),
     ("exit 78", "the loss cannot be mended: settle as error", world(pods=(dead_pod(78),))),
@@ -97,23 +104,23 @@ ROWS: list[tuple[str, str, RunWorld]] = [
     ("last disruption", "the budget for this class of loss is used up: settle as error",
      world(record=retried(10, LossClass.DISRUPTION), pods=(), lease=lease(11, silent_for=46))),
     ("crashed just now", "the back-off is not over: RetryBackoff", world(pods=(dead_pod(1, dead_for=1),))),
-    ("crashed a while ago", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("crashed a while ago", LOST,
      world(pods=(dead_pod(1, dead_for=5),))),
-    ("exit 0 without a receipt", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("exit 0 without a receipt", LOST,
      world(pods=(dead_pod(0),))),
-    ("exit 86", "lost: assign the next attempt, end the old pod, Lease, new pod", world(pods=(dead_pod(86),))),
-    ("drained", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("exit 86", LOST, world(pods=(dead_pod(86),))),
+    ("drained", LOST,
      world(pods=(dead_pod(75, dead_for=0, disruption="EvictionByEvictionAPI"),))),
-    ("silent holder", "lost: assign the next attempt, end the old pod, Lease, new pod", world(lease=silent)),
-    ("Lease deleted long ago", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("silent holder", LOST, world(lease=silent)),
+    ("Lease deleted long ago", LOST,
      world(lease=replace(NO_LEASE, silent_for=46))),
-    ("gone, Lease released", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("gone, Lease released", LOST,
      world(pods=(), lease=lease(holder=""))),
-    ("gone, Lease silent", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("gone, Lease silent", LOST,
      world(pods=(), lease=silent)),
-    ("never claimed in time", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("never claimed in time", LOST,
      replace(starting, record=record(ASSIGNED, settings={"timeouts": {"start_seconds": 25}}))),
-    ("vanished before the claim", "lost: assign the next attempt, end the old pod, Lease, new pod",
+    ("vanished before the claim", LOST,
      world(record=record(ASSIGNED, attempts=(attempt_row(pod_uid="gone"),)), pods=())),
     ("running", "claimed and a living pod: Running", world()),
     ("claimed just now, Lease seen long ago", "claimed and a living pod: Running",
@@ -163,19 +170,18 @@ def test_a_missing_thread_is_made_from_the_template() -> None:
 
 def test_the_first_attempt_is_assigned_before_lease_and_pod() -> None:
     seen = world(record=record(PENDING), pods=(), lease=NO_LEASE)
-    assert actions(seen) == (Assign(1, 6, "review-a1"), EnsureLease("review-a1"), CreatePod(1))
+    assert actions(seen) == (Assign(1, FencingToken(6), "review-a1"), EnsureLease("review-a1"), CreatePod(1))
 
 
 def test_a_crashed_operator_finishes_the_same_attempt() -> None:
     seen = replace(starting, pods=())
-    assert actions(seen) == (Assign(1, 7, "review-a1"), EnsureLease("review-a1"), CreatePod(1))
+    assert actions(seen) == (Assign(1, FencingToken(7), "review-a1"), EnsureLease("review-a1"), CreatePod(1))
 
 
-@pytest.mark.req("R20")
 def test_a_takeover_raises_the_token_before_anything_else() -> None:
-    done = [a for a in actions(world(lease=silent)) if not type(a).__name__ == "EmitEvent"]
+    done = [a for a in actions(world(lease=silent)) if not isinstance(a, EmitEvent)]
     assert done == [
-        Assign(2, 7, "review-a2", LossClass.DISRUPTION, "LeaseExpired"),
+        Assign(2, FencingToken(7), "review-a2", LossClass.DISRUPTION, "LeaseExpired"),
         DeletePod("review-a1", "pod-uid-1"),
         EnsureLease("review-a2"),
         CreatePod(2),
@@ -192,7 +198,7 @@ def test_a_deleted_run_is_cancelled_and_settled_then_cleaned_then_let_go() -> No
     first = actions(world(run=DELETING))
     assert first == (
         RequestCancel("Immediate", "Deleted"),
-        SettleOrphan(RunStatus.CANCELLED, "Deleted", "The Run was deleted before it ended", 7),
+        SettleOrphan(RunStatus.CANCELLED, "Deleted", "The Run was deleted before it ended", FencingToken(7)),
     )
     ended = world(run=DELETING, record=settled(RunStatus.CANCELLED))
     assert DeletePod("review-a1", "pod-uid-1") in actions(ended)
@@ -227,7 +233,7 @@ def test_a_clock_that_steps_back_ends_nothing() -> None:
     ],
 )
 def test_an_exit_code_names_the_class_of_the_loss(
-    exit_code: int, changes: dict[str, object], loss: LossClass, reason: str
+    exit_code: int, changes: dict[str, Any], loss: LossClass, reason: str
 ) -> None:
     taken = [a for a in actions(world(pods=(dead_pod(exit_code, **changes),))) if isinstance(a, Assign)]
     assert [(a.loss, a.reason) for a in taken] == [(loss, reason)]
@@ -236,4 +242,6 @@ def test_an_exit_code_names_the_class_of_the_loss(
 def test_a_configuration_fault_ends_the_run_with_the_agents_own_reason() -> None:
     seen = world(pods=(dead_pod(78, reason="CheckpointIncompatible", message="written by mode Delta"),))
     settle = actions(seen)[0]
-    assert settle == SettleOrphan(RunStatus.ERROR, "CheckpointIncompatible", "written by mode Delta", 7)
+    assert settle == SettleOrphan(
+        RunStatus.ERROR, "CheckpointIncompatible", "written by mode Delta", FencingToken(7)
+    )

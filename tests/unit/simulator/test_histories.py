@@ -85,7 +85,7 @@ def test_it_notices_when_receipts_are_not_asked_for(monkeypatch: pytest.MonkeyPa
 def test_it_notices_when_no_budget_ends_the_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     within = tuple((name, rule) for name, rule in run.WITHIN if rule is not executing.budget_used)
     monkeypatch.setattr(run, "WITHIN", within)
-    assert "attempts" in (broken_within(400) or "")
+    assert "budget" in (broken_within(400) or "")
 
 
 def test_it_notices_when_silence_is_not_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
