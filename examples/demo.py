@@ -1,7 +1,7 @@
 """`make demo`: the second example on a real Kubernetes, with its agent killed in the middle.
 
-Standard library only, so that it runs before anything is installed. Every stage says what it does and how long
-it took; at the end nothing is left running, unless KEEP=1.
+Standard library only, so that it runs before anything is installed. Every stage says what it does and how
+long it took; at the end nothing is left running, unless KEEP=1.
 """
 
 import contextlib
@@ -90,8 +90,8 @@ def install() -> None:
         repository, _, tag = os.environ[f"TREADLE_{variable}_IMAGE"].rpartition(":")
         settings += [f"images.{value}.repository={repository}", f"images.{value}.tag={tag}"]
     options = [word for setting in settings for word in ("--set", setting)]
-    run("helm", "upgrade", "--install", "treadle", "charts/treadle", "--namespace", SYSTEM, "--create-namespace",
-        *options, "--wait", "--timeout", "5m")  # fmt: skip
+    release = ["treadle", "charts/treadle", "--namespace", SYSTEM, "--create-namespace"]
+    run("helm", "upgrade", "--install", *release, *options, "--wait", "--timeout", "5m")
     show("kubectl", "get", "pods", "-n", SYSTEM)
 
 
