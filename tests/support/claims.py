@@ -1,11 +1,11 @@
 """Runs that a test holds: registered, admitted, assigned and claimed as operator and agent would."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from treadle_api.records import Admission, Capability, LossClass, RunUID, ThreadID
+from treadle_api.records import Admission, Capability, FencingToken, LossClass, RunUID, ThreadID
 from treadle_store import agent, runs, threads
 from treadle_store.pool import Executor
 
@@ -19,6 +19,7 @@ class Claimer:
 
     operator: Executor
     agent: Executor
+    _attempts: dict[RunUID, int] = field(default_factory=dict)
 
     async def new_run(self) -> Capability:
         """A claimed run on a thread of its own."""
@@ -40,24 +41,23 @@ class Claimer:
             object_created=datetime.now(UTC),
         )
         await runs.admit_run(self.operator, admission)
-        return await self._assign(thread_id, run_id, attempt=1, loss=None)
+        thread = await threads.read_thread(self.operator, thread_id)
+        assert thread is not None
+        return await self._assign(thread_id, run_id, thread.fencing_token, loss=None)
 
     async def take_over(self, lost: Capability) -> Capability:
         """The next attempt of a run whose holder was lost: from here on `lost` is stale."""
-        record = (await runs.read_runs(self.operator, [lost.run_id]))[lost.run_id]
-        return await self._assign(
-            lost.thread_id, lost.run_id, attempt=record.attempt + 1, loss=LossClass.DISRUPTION
-        )
+        return await self._assign(lost.thread_id, lost.run_id, lost.token, loss=LossClass.DISRUPTION)
 
     async def _assign(
-        self, thread_id: ThreadID, run_id: RunUID, *, attempt: int, loss: LossClass | None
+        self, thread_id: ThreadID, run_id: RunUID, expected: FencingToken, *, loss: LossClass | None
     ) -> Capability:
-        record = (await runs.read_runs(self.operator, [run_id]))[run_id]
+        attempt = self._attempts[run_id] = self._attempts.get(run_id, 0) + 1
         assigned = await runs.assign_run(
             self.operator,
             run_id=run_id,
             attempt=attempt,
-            expected_token=record.thread_token,
+            expected_token=expected,
             pod=f"pod-{run_id}-{attempt}",
             loss=loss,
             reason="HolderLost" if loss else None,

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from support.eventually import eventually
-from treadle_api.records import Appended, Capability, Event, FencingToken, RunUID, ThreadID
+from treadle_api.records import Appended, Capability, Event, FencingToken, Manifest, RunUID, ThreadID
 from treadle_runtime import sender as module
 from treadle_runtime.sender import Limits, StepSender
 from treadle_store.checkpoints import ChannelBlob, CheckpointRow, WriteRow
@@ -25,6 +25,7 @@ class Step:
     writes: list[WriteRow]
     checkpoints: list[CheckpointRow]
     retry: bool
+    manifest: Manifest | None = None
 
 
 @dataclass
