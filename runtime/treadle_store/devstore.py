@@ -103,7 +103,9 @@ class DevStore:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, data_dir: Path | str | None = None, *, durable: bool = True) -> AsyncIterator[Self]:
+    async def start(
+        cls, data_dir: Path | str | None = None, *, durable: bool = True, settings: Sequence[str] = ()
+    ) -> AsyncIterator[Self]:
         """Starts both servers and stops them at the end of the block.
 
         Without `data_dir` the data lives in a temporary folder and ends with the servers. `durable=False`
@@ -112,7 +114,7 @@ class DevStore:
         folder = Path(data_dir) if data_dir else Path(tempfile.mkdtemp(prefix="treadle-store-"))
         store = cls(folder, temporary=data_dir is None)
         try:
-            await store._start(durable)
+            await store._start(durable, settings)
             yield store
         finally:
             await asyncio.shield(asyncio.ensure_future(store.stop()))
@@ -131,12 +133,12 @@ class DevStore:
         if self._temporary:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
-    async def _start(self, durable: bool) -> None:
+    async def _start(self, durable: bool, settings: Sequence[str]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         _give(self._folder)
         self._remember_secrets()
-        await self._start_postgres(durable)
+        await self._start_postgres([*settings, *([] if durable else _SPEED)])
         await self._start_redis(durable)
 
     def _remember_secrets(self) -> None:
@@ -148,7 +150,7 @@ class DevStore:
         kept.touch(mode=0o600)
         kept.write_text(json.dumps(self._secrets))
 
-    async def _start_postgres(self, durable: bool) -> None:
+    async def _start_postgres(self, more_settings: Sequence[str]) -> None:
         data = self._folder / "postgres"
         if not (data / "PG_VERSION").exists():
             await self._initdb(data)
@@ -161,7 +163,7 @@ class DevStore:
             "max_prepared_transactions=0",
             "shared_buffers=64MB",
             "logging_collector=off",
-            *([] if durable else _SPEED),
+            *more_settings,
         ]
         arguments = [argument for setting in settings for argument in ("-c", setting)]
         server = await self._spawn("postgres.log", _program("postgres"), "-D", str(data), *arguments)

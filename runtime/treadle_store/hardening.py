@@ -100,7 +100,8 @@ STEPS: Final[Sequence[Step]] = (
         "reading what other agents run and lock",
         _functions_open(_ACTIVITY)
         + " UNION ALL SELECT true WHERE has_table_privilege('public', 'pg_catalog.pg_stat_activity',"
-        " 'SELECT') OR has_table_privilege('public', 'pg_catalog.pg_locks', 'SELECT') ORDER BY 1 DESC LIMIT 1",
+        " 'SELECT') OR has_table_privilege('public', 'pg_catalog.pg_locks', 'SELECT')"
+        " ORDER BY 1 DESC LIMIT 1",
         _functions_close(_ACTIVITY) + _ACTIVITY_GRANTS,
     ),
     Step(

@@ -450,6 +450,22 @@ BEGIN
     RETURN NEXT;
 END $function$
 ;
+CREATE OR REPLACE FUNCTION treadle.commit_step_with_manifest(p_thread uuid, p_run text, p_token bigint, p_key bytea, p_entries jsonb, p_manifest uuid, p_events jsonb, p_retry boolean, p_write_ns text[], p_write_checkpoint text[], p_write_task text[], p_write_path text[], p_write_idx integer[], p_write_channel text[], p_write_type text[], p_write_blob bytea[], p_ns text[], p_id text[], p_parent text[], p_checkpoint text[], p_metadata text[], p_blob_ns text[], p_blob_channel text[], p_blob_version text[], p_blob_type text[], p_blob bytea[])
+ RETURNS TABLE(first_seq bigint, last_seq bigint, added integer, cancel text)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+  -- Both lock the thread row with the whole capability in the predicate; without it both write nothing.
+  PERFORM treadle.put_manifest(p_thread, p_run, p_token, p_key, p_entries, p_manifest);
+  RETURN QUERY SELECT * FROM treadle.commit_step(
+    p_thread, p_run, p_token, p_key, p_events, p_retry,
+    p_write_ns, p_write_checkpoint, p_write_task, p_write_path, p_write_idx, p_write_channel, p_write_type,
+    p_write_blob, p_ns, p_id, p_parent, p_checkpoint, p_metadata,
+    p_blob_ns, p_blob_channel, p_blob_version, p_blob_type, p_blob);
+END $function$
+;
 CREATE OR REPLACE FUNCTION treadle.copy_checkpoints(p_thread uuid, p_run text, p_token bigint, p_key bytea, p_source uuid, p_source_run text, p_source_token bigint, p_source_key bytea)
  RETURNS TABLE(done boolean)
  LANGUAGE plpgsql
@@ -1394,6 +1410,7 @@ GRANT EXECUTE ON FUNCTION treadle.assign_run(text,integer,bigint,text,text,text,
 GRANT EXECUTE ON FUNCTION treadle.begin_finalizing(uuid,text,bigint,bytea) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.claim_run(uuid,text,bigint,bytea,text,text) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.commit_step(uuid,text,bigint,bytea,jsonb,boolean,text[],text[],text[],text[],integer[],text[],text[],bytea[],text[],text[],text[],text[],text[],text[],text[],text[],text[],bytea[]) TO treadle_agent;
+GRANT EXECUTE ON FUNCTION treadle.commit_step_with_manifest(uuid,text,bigint,bytea,jsonb,uuid,jsonb,boolean,text[],text[],text[],text[],integer[],text[],text[],bytea[],text[],text[],text[],text[],text[],text[],text[],text[],text[],bytea[]) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.copy_checkpoints(uuid,text,bigint,bytea,uuid,text,bigint,bytea) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.delete_checkpoints_of_runs(uuid,text,bigint,bytea,text[]) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.delete_thread_checkpoints(uuid,text,bigint,bytea) TO treadle_agent;

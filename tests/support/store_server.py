@@ -20,6 +20,8 @@ from treadle_store.migrate import connect, ensure_logins, migrate
 from treadle_store.roles import LOGINS
 
 TEMPLATE = "treadle_template"
+# The takeover harness asks in which order transactions committed.
+_SETTINGS = ("track_commit_timestamp=on",)
 
 
 async def _make_template(admin_dsn: str) -> dict[str, str]:
@@ -38,7 +40,7 @@ async def _make_template(admin_dsn: str) -> dict[str, str]:
 
 
 async def _serve(folder: Path) -> None:
-    async with DevStore.start(durable=False) as store:
+    async with DevStore.start(durable=False, settings=_SETTINGS) as store:
         passwords = await _make_template(store.admin_dsn)
         told = {
             "admin_dsn": store.admin_dsn,
