@@ -31,6 +31,10 @@ def main() -> int:
     for name, words in _COMMANDS.items():
         one = commands.add_parser(name, help=words)
         one.add_argument("--name", help="the cluster (default treadle, or $TREADLE_CLUSTER_NAME)")
+        if name == "status":
+            one.add_argument(
+                "--quiet", action="store_true", help="no words: exit code 0 if the cluster is healthy"
+            )
         if name == "up":
             one.add_argument("--nodes", type=int, help="1 to 5 (default 1, or $TREADLE_NODES)")
             one.add_argument("--no-images", action="store_true", help="a cluster without our images")
@@ -71,6 +75,8 @@ def _carry_out(arguments: argparse.Namespace) -> int:
                 print(f"export {name}={shlex.quote(value)}")
             if folders := [] if settings.existing else ladder.program_folders(layout):
                 print(f'export PATH={shlex.quote(os.pathsep.join(folders))}:"$PATH"')
+        case "status" if arguments.quiet:
+            return 0 if settings.existing or ladder.healthy(layout, settings) else 1
         case "status":
             print("\n".join(ladder.status(layout)))
         case "images":

@@ -140,19 +140,3 @@ def wait_ready(tools: Tools) -> None:
     )
     # Pods cannot be created before the controller has made it.
     tools.kubectl("wait", "--for=create", "serviceaccount/default", limit, timeout=_READY_SECONDS + 10)
-
-
-def load(
-    layout: Layout, state: State, engine: Engine, tools: Tools, cluster: Cluster, images: dict[str, str]
-) -> None:
-    """Hand the nodes those images that they do not have yet."""
-    with rung("load") as this:
-        ids = {image: engine.image_id(image) for image in images.values()}
-        fresh = [image for image in ids if cluster.loaded.get(image) != ids[image]]
-        for image in fresh:
-            tools.kind("load", "docker-image", "--name", cluster.name, image, timeout=300)
-            cluster.loaded[image] = ids[image]
-            state.write(layout.state_file)
-        cluster.images = images
-        state.write(layout.state_file)
-        this.note(", ".join(fresh) if fresh else "nothing new")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from . import cluster, debian, images, node_image, private_engine
+from . import cluster, debian, images, load, node_image, private_engine
 from .cluster import Tools
 from .engine import Engine, NoEngine, ask
 from .errors import ClusterError, CommandFailed
@@ -45,7 +45,7 @@ def up(layout: Layout, settings: Settings, *, with_images: bool) -> None:
     ours = images.ensure(layout, engine, registry=registry.answers) if with_images else {}
     running = cluster.ensure(layout, state, engine, tools, image, name=settings.name, nodes=settings.nodes)
     if ours:
-        cluster.load(layout, state, engine, tools, running, ours)
+        load.load(layout, state, engine, tools, running, ours)
 
 
 def build_images(layout: Layout, settings: Settings) -> None:
@@ -134,6 +134,14 @@ def program_folders(layout: Layout) -> list[str]:
 
 def _variable(key: str) -> str:
     return f"TREADLE_{key.upper()}_IMAGE"
+
+
+def healthy(layout: Layout, settings: Settings) -> bool:
+    """Whether the cluster is up and whole; says nothing."""
+    state = State.read(layout.state_file)
+    one = state.clusters.get(settings.name)
+    engine = Engine(state.host) if state.host else None
+    return one is not None and _condition(layout, engine, one) == "healthy"
 
 
 def status(layout: Layout) -> list[str]:
