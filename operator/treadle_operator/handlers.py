@@ -19,6 +19,7 @@ from treadle_operator.kube_login import Login
 LOGIN_MINUTES: Final = 10
 """Kopf asks for credentials anew this often: bound tokens are rotated."""
 UNFINISHED: Final = ",".join(f"status.phase!={phase}" for phase in sorted(FINISHED_PHASES))
+ALIVE: Final = "status.phase!=Failed,status.phase!=Succeeded"
 OURS: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 
@@ -68,6 +69,7 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.posting.reporting_component = COMPONENT
     settings.watching.label_selectors["", "v1", "pods"] = OURS
+    settings.watching.field_selectors["", "v1", "pods"] = ALIVE
     settings.watching.field_selectors[GROUP, VERSION, "runs"] = UNFINISHED
     settings.watching.chunk_size = 500
     settings.watching.server_timeout = 450

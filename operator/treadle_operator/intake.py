@@ -1,4 +1,4 @@
-"""What was seen becomes keys in the queue. The only entrance: the watch, the lists, nudges and polls end here.
+"""What was seen becomes keys in the queue: the watch, the lists, nudges and polls all end here.
 
 `seen` is all that a watch loop needs to call, so that another loop could stand in Kopf's place.
 """
@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from treadle_api.names import FINALIZER
 from treadle_api.records import Json
 from treadle_operator.cache import Cache, finished, thread_of_run, uid
 from treadle_operator.keys import Key, Kind
@@ -16,6 +17,9 @@ _KINDS: Final = {"agents": Kind.AGENT, "threads": Kind.THREAD, "runs": Kind.RUN}
 _UNADMITTED: Final = frozenset({"", "Pending"})
 NUDGE_PAUSE: Final = 0.2
 """Seconds between two passes over one run that nudges may cause: anyone in a namespace may send them."""
+
+THREAD_PAUSE: Final = 1.0
+"""Seconds for which changes of a thread's runs are gathered before its status is looked at."""
 
 
 class Intake:
@@ -40,16 +44,13 @@ class Intake:
     def seen(self, resource: str, obj: Json, *, gone: bool = False) -> None:
         """Takes in one object as the API server told it. Our own writes come back here and are no news.
 
-        For Runs `gone` means "deleted or finished" (finished ones leave the watch): the pass looks.
+        For Runs and Pods `gone` means "deleted or ended" (ended ones leave the watch): the pass looks.
         """
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         before = self._cache.get(resource, namespace, name)
-        if gone:
-            news = self._cache.remove(resource, obj)
-        else:
-            news = self._cache.put(resource, obj)
+        news = self._cache.remove(resource, obj) if gone else self._cache.put(resource, obj)
         self._metrics.watch_events.labels(resource, "yes" if news else "no").inc()
-        if not news:
+        if not news or (gone and before is not None and _done(resource, before)):
             return
         if resource == "pods":
             if gone or before is None or uid(before) != uid(obj) or pod_facts(before) != pod_facts(obj):
@@ -87,9 +88,13 @@ class Intake:
         if len(self._nudged) > 2 * self._cache.count("runs") + 100:
             self._nudged = {u: t for u, t in self._nudged.items() if t > now - NUDGE_PAUSE}
 
+    def thread_changed(self, namespace: str, thread: str) -> None:
+        """Its status is a summary of its runs, and not worth a write for each of their steps."""
+        self._add_after(Key(Kind.THREAD, namespace, thread), THREAD_PAUSE)
+
     def thread_moved_on(self, namespace: str, thread: str) -> None:
         """A run of the thread ended or was admitted: its Thread and the runs that wait want a look."""
-        self._add(Key(Kind.THREAD, namespace, thread))
+        self.thread_changed(namespace, thread)
         self._add_all(self._cache.runs_of_thread(namespace, thread))
 
     def row_without_object(self, namespace: str, run_uid: str) -> None:
@@ -117,3 +122,12 @@ class Intake:
         for run in runs:
             if not finished(run):
                 self._add(Key(Kind.RUN, run["metadata"]["namespace"], run["metadata"]["name"]))
+
+
+def _done(resource: str, known: Json) -> bool:
+    """Whether this Run left the watch because of what we wrote ourselves: nothing is left to do for it."""
+    return (
+        resource == "runs"
+        and finished(known)
+        and FINALIZER not in (known["metadata"].get("finalizers") or ())
+    )

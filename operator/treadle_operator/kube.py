@@ -16,7 +16,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from treadle_api.names import API_VERSION, FIELD_MANAGER, FINALIZER
 from treadle_api.records import Json
 from treadle_operator import kube_errors
-from treadle_operator.kube_errors import Conflict, Rejected
+from treadle_operator.kube_errors import Conflict, NotFound, Rejected
 from treadle_operator.kube_login import Credentials
 
 CALL_SECONDS: Final = 15.0
@@ -38,6 +38,7 @@ _JSON = "application/json"
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML; the server takes the media type literally
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Kube:
@@ -162,6 +163,14 @@ class Kube:
             options["gracePeriodSeconds"] = grace_seconds
         await self._call("DELETE", _path(resource, namespace, name), body=options)
 
+    async def exists(self, resource: str, namespace: str, name: str) -> bool:
+        """Whether the object is there, without its contents being sent (a Secret's are nobody's business)."""
+        try:
+            await self._call("GET", _path(resource, namespace, name), accept=_METADATA_ONLY)
+        except NotFound:
+            return False
+        return True
+
     async def ping(self) -> None:
         """Asks for the server's version: is it there, and are we let in?"""
         await self._call("GET", "/version", seconds=5.0)
@@ -190,15 +199,18 @@ class Kube:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = _JSON,
+        accept: str = _JSON,
         seconds: float = CALL_SECONDS,
     ) -> Json:
-        status, data, headers = await self._send(method, path, query, body, content_type, seconds)
+        headers = {"Content-Type": content_type, "Accept": accept, "User-Agent": FIELD_MANAGER}
+        target = path + (f"?{urlencode(query)}" if query else "")
+        status, data, answered = await self._send(method, target, headers, body, seconds)
         if status == 401:
-            status, data, headers = await self._send(
-                method, path, query, body, content_type, seconds, fresh_token=True
+            status, data, answered = await self._send(
+                method, target, headers, body, seconds, fresh_token=True
             )
         if status >= 300:
-            raise kube_errors.from_response(status, data, headers)
+            raise kube_errors.from_response(status, data, answered)
         try:
             answer = json.loads(data)
         except kube_errors.TRANSPORT_ERRORS as error:
@@ -208,21 +220,19 @@ class Kube:
     async def _send(
         self,
         method: str,
-        path: str,
-        query: Mapping[str, str] | None,
+        target: str,
+        headers: dict[str, str],
         body: Any,
-        content_type: str,
         seconds: float,
         *,
         fresh_token: bool = False,
     ) -> tuple[int, bytes, Mapping[str, str]]:
         if self._client is None:
             raise kube_errors.Unavailable("the connection to the API server is not open")
-        headers = {"Content-Type": content_type, "Accept": _JSON, "User-Agent": FIELD_MANAGER}
         authorization = await self._credentials.authorization(fresh=fresh_token)
         if authorization:
-            headers["Authorization"] = authorization
-        url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+            headers = {**headers, "Authorization": authorization}
+        url = self._client.configuration.host + target
         try:
             response = await self._client.call_api(
                 method,

@@ -50,6 +50,7 @@ def thread_object(raw: Json) -> ThreadObject:
         uid=uid(raw),
         agent=(spec.get("agentRef") or {}).get("name", ""),
         thread_key=spec.get("threadID") or uid(raw),
+        max_queued_runs=int(queued) if (queued := spec.get("maxQueuedRuns")) is not None else 100,
         deleting=metadata.get("deletionTimestamp") is not None,
     )
 

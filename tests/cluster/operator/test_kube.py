@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from treadle_api.names import FINALIZER
 from treadle_operator.kube import Kube
 from treadle_operator.kube_errors import AlreadyExists, Conflict, NotFound, Rejected, Unavailable

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from treadle_operator.kube import Kube
 from treadle_operator.leader import Elector, LeadershipLost
 
