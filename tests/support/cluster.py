@@ -100,6 +100,9 @@ def start(*words: str) -> Cluster:
 
 
 def read_exports(text: str) -> dict[str, str]:
-    """Parse `export NAME='value'` lines."""
+    """Parse `export NAME='value'` lines; PATH alone refers to what it was."""
     pairs = (shlex.split(line)[1] for line in text.splitlines() if line.startswith("export "))
-    return dict(pair.split("=", 1) for pair in pairs)
+    values = dict(pair.split("=", 1) for pair in pairs)
+    if "PATH" in values:
+        values["PATH"] = values["PATH"].replace("$PATH", os.environ.get("PATH", ""))
+    return values
