@@ -1,0 +1,1 @@
+"""`kubectl treadle`: look at runs, live and afterwards."""
