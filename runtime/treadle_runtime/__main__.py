@@ -86,4 +86,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    # Tearing down LangGraph's modules takes longer than a step of the run; there is nothing left to save.
+    os._exit(status)

@@ -25,7 +25,7 @@ from treadle_runtime.models.script import ScriptError
 from treadle_runtime.outcome import Verdict
 from treadle_runtime.ownership import Ownership
 from treadle_runtime.publish import Broadcast
-from treadle_runtime.runinput import InputError, graph_input, input_events
+from treadle_runtime.runinput import InputError, graph_input, input_event
 from treadle_runtime.saver import RunSaver
 from treadle_runtime.serde import UnreadableValue
 from treadle_runtime.settings import Settings
@@ -162,7 +162,7 @@ class Attempt:
     async def _prepare(self, found: Awaitable[Any], given: dict[str, Any]) -> Executor:
         graph = await self._graph(found)
         held, parts = self._held, self._parts
-        saver = RunSaver(held.db, held.capability, parts.writer, input_events(given))
+        saver = RunSaver(held.db, held.capability, parts.writer, input_event(given))
         await saver.prepare()
         executor = Executor(
             graph,

@@ -13,6 +13,7 @@ from uuid import UUID
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.types import Command
 
 from treadle_api.records import Event, Json
 from treadle_runtime.events import arguments, make_event
@@ -88,7 +89,7 @@ class RunCallbacks(AsyncCallbackHandler):
         await self._on_our_loop(self._before_tool(run_id, name, tool_call_id, shown))
 
     async def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        message = output if isinstance(output, ToolMessage) else None
+        message = _tool_message(output)
         failed = message is not None and message.status == "error"
         await self._on_our_loop(
             self._after_tool(
@@ -171,6 +172,13 @@ class RunCallbacks(AsyncCallbackHandler):
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         async with asyncio.timeout(_FOREIGN_LOOP_SECONDS):
             await asyncio.wrap_future(future)
+
+
+def _tool_message(output: Any) -> ToolMessage | None:
+    """The answer to the model, also where it travels in a Command with updates of the state."""
+    if isinstance(output, Command) and isinstance(output.update, Mapping):
+        output = next(iter(output.update.get("messages") or ()), None)
+    return output if isinstance(output, ToolMessage) else None
 
 
 def _answer(response: LLMResult) -> AIMessage | None:

@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from treadle_api.records import Event, Json, RunUID
-from treadle_runtime.events import make_event, message_payload
+from treadle_runtime.events import make_event
 
 _ROLES: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
 
@@ -31,11 +31,11 @@ def graph_input(stored: Json, run_id: RunUID) -> dict[str, Any]:
     raise InputError("the run's input has none of messages, text and json")
 
 
-def input_events(given: dict[str, Any]) -> list[Event]:
-    """What the log tells when the input becomes part of the thread."""
-    messages = [item for item in given.get("messages") or () if isinstance(item, BaseMessage)]
-    events = [make_event("run.input", {"messages": len(messages), "channels": sorted(given)})]
-    return events + [make_event("message", message_payload(message)) for message in messages]
+def input_event(given: dict[str, Any]) -> Event:
+    """What the log tells when the input becomes part of the thread; its messages tell themselves."""
+    messages = given.get("messages")
+    count = len(messages) if isinstance(messages, list) else 0
+    return make_event("run.input", {"messages": count, "channels": sorted(given)})
 
 
 def _message(item: Any, identity: str) -> BaseMessage:

@@ -23,12 +23,10 @@ class RunSaver(TreadleSaver):
     run's input is told with the input checkpoint for the same reason.
     """
 
-    def __init__(
-        self, db: Executor, capability: Capability, writer: RunWriter, input_events: Sequence[Event]
-    ) -> None:
+    def __init__(self, db: Executor, capability: Capability, writer: RunWriter, input_event: Event) -> None:
         super().__init__(db, capability, writer)
         self._writer = writer
-        self._input_events = tuple(input_events)
+        self._input_event = input_event
 
     async def prepare(self) -> None:
         """Set the clock of checkpoint ids past everything that the thread holds."""
@@ -52,7 +50,7 @@ class RunSaver(TreadleSaver):
             )
         ]
         if source == "input" and not namespace:
-            told = [*self._input_events, *told]
+            told = [self._input_event, *told]
         with self._writer.noting(StepNotes(told, closes=not namespace)):
             return await super().aput(config, checkpoint, metadata, new_versions)
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from treadle_api.reasons import Reason
-from treadle_api.records import Assignment, Claim, Json, RunStatus, Settled
+from treadle_api.records import Assignment, Claim, Json, ManifestEntry, RunStatus, Settled
 from treadle_api.resolved import ResolvedRun
 from treadle_runtime import delivery, outcome
 from treadle_runtime.callbacks import RunCallbacks
@@ -133,7 +133,7 @@ class Settlement:
         ours = presented.get("run") == self.assignment.capability.run_id
         return delivery.assess(
             self.config.delivery,
-            baseline=self.claim.baseline,
+            baseline=_baseline(self.claim),
             manifest=self.workspace.entries,
             presented=presented.get("paths", ()) if ours else (),
         )
@@ -177,6 +177,11 @@ class Settlement:
             "usage": self.callbacks.usage(),
             "model": self.callbacks.model_name,
         }
+
+
+def _baseline(claim: Claim) -> list[ManifestEntry]:
+    """The workspace as the run found it: what it was before, and the Run's own files on top."""
+    return list({entry.path: entry for entry in (*claim.baseline, *claim.files)}.values())
 
 
 def _coverage(delivered: delivery.Delivered, said: Verdict, requirement: str) -> delivery.Coverage:

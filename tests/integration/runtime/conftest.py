@@ -1,0 +1,44 @@
+"""Keeper and agent as real processes against real stores and a Lease server of the test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from support.agent_process import Harness
+from support.lease_server import LeaseServer
+from support.stores import Store
+from treadle_store.streams import open_wire
+
+
+@pytest.fixture
+async def leases() -> AsyncIterator[LeaseServer]:
+    async with LeaseServer.running() as server:
+        yield server
+
+
+@pytest.fixture
+async def harness(
+    store: Store, leases: LeaseServer, redis_url: str, namespace: str, tmp_path: Path
+) -> AsyncIterator[Harness]:
+    async with open_wire(redis_url) as wire:
+        made = Harness(
+            store,
+            await store.pool("operator"),
+            await store.connect("admin"),
+            leases,
+            tmp_path,
+            namespace,
+            wire,
+            _address(redis_url),
+        )
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+def _address(url: str) -> str:
+    """The URL without credentials, as an agent namespace's Secret has it."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -1,0 +1,325 @@
+"""Keeper and agent as bare processes on a real store; the test plays the operator."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from support.eventually import eventually
+from support.lease_server import LeaseServer
+from support.stores import Store
+from treadle_api import contract
+from treadle_api.names import lease_name, pod_name
+from treadle_api.records import (
+    Admission,
+    AdmitFile,
+    Assigned,
+    FencingToken,
+    Json,
+    LossClass,
+    Receipt,
+    RunUID,
+    StoredEvent,
+    ThreadID,
+)
+from treadle_runtime.failpoints import ENV_FAILPOINTS
+from treadle_runtime.serde import StrictSerializer
+from treadle_runtime.termination import ENV_TERMINATION_PATH
+from treadle_store import events, receipts, runs, threads
+from treadle_store.pool import Connection, Pool
+from treadle_store.streams import Wire
+
+_SOURCES = ("crds", "runtime", "tests")
+
+
+@dataclass(slots=True)
+class Pod:
+    """A started keeper with its agent, and what is left of it afterwards."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    folder: Path
+
+    @property
+    def keeper(self) -> int:
+        return self.process.pid
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "workspace"
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    @property
+    def termination(self) -> Json:
+        path = self.folder / "termination"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def agent(self) -> int | None:
+        """The agent's pid, None while or once there is none."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            children = Path(f"/proc/{self.keeper}/task/{self.keeper}/children").read_text().split()
+            return int(children[0])
+        return None
+
+    def kill(self, which: str, number: int = signal.SIGKILL) -> None:
+        """Signal the `keeper` or the `agent`."""
+        pid = self.keeper if which == "keeper" else self.agent()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    async def ended(self, within: float = 60) -> int:
+        """The keeper's exit code; -n where signal n ended it."""
+        async with asyncio.timeout(within):
+            return await self.process.wait()
+
+
+@dataclass(slots=True)
+class Run:
+    """A run that the test admitted, with what the operator knows of it."""
+
+    run_id: RunUID
+    thread_id: ThreadID
+    name: str
+    attempt: int = 0
+    token: FencingToken | None = None
+
+
+@dataclass(slots=True)
+class Harness:
+    """Admits runs, assigns attempts, starts pods; every process it started is gone at the end."""
+
+    store: Store
+    operator: Pool
+    admin: Connection
+    leases: LeaseServer
+    folder: Path
+    namespace: str
+    wire: Wire | None = None
+    stream_address: str | None = None
+    pods: list[Pod] = field(default_factory=list)
+
+    async def admit(
+        self,
+        config: Json,
+        *,
+        text: str = "go",
+        files: Mapping[str, bytes] | None = None,
+        thread: ThreadID | None = None,
+    ) -> Run:
+        if thread is None:
+            key = f"thread-{uuid4().hex[:12]}"
+            row = await threads.register_thread(self.operator, self.namespace, key, key, str(uuid4()), "lead")
+            thread = row.thread_id
+        run_id = RunUID(str(uuid4()))
+        admission = Admission(
+            run_id=run_id,
+            namespace=self.namespace,
+            name=f"run-{run_id[:8]}",
+            thread_id=thread,
+            spec_hash="0" * 64,
+            input={"text": text},
+            config=config,
+            object_created=datetime.now(UTC),
+            files=[AdmitFile(path, data, "text/plain") for path, data in (files or {}).items()],
+        )
+        admitted = await runs.admit_run(self.operator, admission)
+        assert admitted.result == "admitted", admitted
+        return Run(run_id, thread, admission.name)
+
+    async def assign(self, run: Run, loss: LossClass | None = None) -> Assigned:
+        """Bump the token, then grant the stream and move the Lease, in the order of 03-ownership."""
+        row = await threads.read_thread(self.operator, run.thread_id)
+        assert row is not None
+        run.attempt += 1
+        pod = pod_name(run.name, run.attempt)
+        assigned = await runs.assign_run(
+            self.operator,
+            run_id=run.run_id,
+            attempt=run.attempt,
+            expected_token=row.fencing_token,
+            pod=pod,
+            loss=loss,
+            reason=None if loss is None else "AgentCrashed",
+        )
+        assert assigned is not None, "the assignment lost its race, in a test that races nobody"
+        run.token = assigned.token
+        if self.wire is not None:
+            await self.wire.grant(self.namespace, run.thread_id, row.log, assigned.token, assigned.fence_key)
+        lease = lease_name(run.run_id)
+        if (self.namespace, lease) in self.leases.leases:
+            self.leases.give_to(self.namespace, lease, pod)
+        else:
+            self.leases.create(self.namespace, lease, pod=pod)
+        return assigned
+
+    async def start(
+        self, assigned: Assigned, *, failpoints: str = "", environment: Mapping[str, str] | None = None
+    ) -> Pod:
+        """A pod for the attempt: an empty workspace, the keeper, the agent."""
+        folder = self.folder / f"pod-{len(self.pods)}"
+        (folder / "workspace").mkdir(parents=True)
+        root = Path(__file__).parents[2]
+        variables = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(str(root / name) for name in _SOURCES),
+            "KUBECONFIG": str(self.leases.kubeconfig(folder)),
+            "HOME": str(folder),
+            ENV_TERMINATION_PATH: str(folder / "termination"),
+            ENV_FAILPOINTS: failpoints,
+            contract.ENV_POD_KEY: assigned.pod_key,
+            contract.ENV_POD_NAME: assigned.pod,
+            contract.ENV_POD_UID: str(uuid4()),
+            contract.ENV_NAMESPACE: self.namespace,
+            contract.ENV_STORE_DSN: self.store.agent,
+            contract.ENV_WORKSPACE: str(folder / "workspace"),
+            contract.ENV_DRAIN_SECONDS: "20",
+            **({contract.ENV_STREAM_URL: self.stream_address} if self.stream_address else {}),
+            **(environment or {}),
+        }
+        with (folder / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-W",
+                "error::DeprecationWarning:treadle_runtime",
+                "-m",
+                "treadle_runtime.keeper",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=variables,
+                start_new_session=True,
+            )
+        pod = Pod(assigned.pod, process, folder)
+        self.pods.append(pod)
+        return pod
+
+    async def attempt(self, run: Run, *, loss: LossClass | None = None, **options: Any) -> Pod:
+        """The next attempt's pod, assigned and started."""
+        return await self.start(await self.assign(run, loss), **options)
+
+    async def drive(self, run: Run, *, failpoints: Sequence[str] = (), within: float = 60) -> int:
+        """Attempt after attempt, one failpoint each, until the receipt is there; how many it took."""
+        remaining = list(failpoints)
+        for number in range(1, len(remaining) + 4):
+            point = remaining.pop(0) if remaining else ""
+            loss = None if run.attempt == 0 else LossClass.RETRY
+            pod = await self.attempt(run, loss=loss, failpoints=point)
+            code = await self._over(pod, within)
+            if await self.receipt(run) is not None:
+                return number
+            assert code != contract.ExitCode.CONFIGURATION, pod.log
+        raise AssertionError(f"no receipt after {run.attempt} attempts\n{self.pods[-1].log}")
+
+    async def _over(self, pod: Pod, within: float) -> int:
+        """Wait for the pod's end, or take a stopped one for lost."""
+        waiting = asyncio.create_task(pod.ended(within))
+        while not waiting.done():
+            await asyncio.wait({waiting}, timeout=0.1)
+            agent = pod.agent()
+            if agent is not None and _state(agent) == "T":
+                waiting.cancel()
+                return -signal.SIGSTOP
+        return waiting.result()
+
+    async def receipt(self, run: Run) -> Receipt | None:
+        return await receipts.read_receipt(self.operator, run.run_id)
+
+    async def settled(self, run: Run, within: float = 60) -> Receipt:
+        async def probe() -> Receipt | None:
+            return await self.receipt(run)
+
+        found = await eventually(probe, f"receipt of {run.name}", within=within)
+        assert found is not None
+        return found
+
+    async def log(self, run: Run) -> list[StoredEvent]:
+        return await events.list_events(self.operator, run.thread_id, limit=1000)
+
+    async def log_has(self, run: Run, kind: str, count: int = 1, within: float = 30) -> None:
+        """Wait until the log holds `count` events of that type."""
+
+        async def probe() -> bool:
+            return sum(event.type == kind for event in await self.log(run)) >= count
+
+        await eventually(probe, f"{count} x {kind} in the log", within=within)
+
+    async def state(self, run: Run) -> dict[str, Any]:
+        """The thread's channels as its newest checkpoint has them, read past the fence."""
+        row = await self.admin.fetchrow(
+            "SELECT checkpoint, checkpoint_id FROM treadle.checkpoints "
+            "WHERE thread_id = $1 AND checkpoint_ns = '' ORDER BY token DESC, checkpoint_id DESC LIMIT 1",
+            run.thread_id,
+        )
+        assert row is not None, "the thread has no checkpoint"
+        checkpoint = row["checkpoint"]
+        values = dict(checkpoint["channel_values"])
+        serde = StrictSerializer()
+        for channel, version in checkpoint["channel_versions"].items():
+            blob = await self.admin.fetchrow(
+                "SELECT type, blob FROM treadle.checkpoint_blobs WHERE thread_id = $1 AND checkpoint_ns = '' "
+                "AND channel = $2 AND version = $3",
+                run.thread_id,
+                channel,
+                version,
+            )
+            if blob is not None and blob["type"] != "empty":
+                values[channel] = serde.loads_typed((blob["type"], blob["blob"]))
+        return values
+
+    async def steps(self, run: Run) -> list[int]:
+        """The steps of the run's checkpoints in the order of their lineage from the newest back."""
+        rows = await self.admin.fetch(
+            "SELECT checkpoint_id, parent_checkpoint_id, (metadata ->> 'step')::int AS step "
+            "FROM treadle.checkpoints WHERE thread_id = $1 AND checkpoint_ns = '' "
+            "ORDER BY token DESC, checkpoint_id DESC",
+            run.thread_id,
+        )
+        by_id = {row["checkpoint_id"]: row for row in rows}
+        steps, current = [], rows[0] if rows else None
+        while current is not None:
+            steps.append(int(current["step"]))
+            current = by_id.get(current["parent_checkpoint_id"])
+        return steps[::-1]
+
+    async def files(self, run: Run) -> dict[str, bytes]:
+        """The thread's workspace as the store has it."""
+        row = await self.admin.fetchrow(
+            "SELECT m.entries FROM treadle.threads t JOIN treadle.workspace_manifests m "
+            "ON m.thread_id = t.thread_id AND m.manifest_id = t.head_manifest WHERE t.thread_id = $1",
+            run.thread_id,
+        )
+        found = {}
+        for entry in row["entries"] if row else []:
+            data = await self.admin.fetchval(
+                "SELECT data FROM treadle.blobs WHERE sha256 = decode($1, 'hex')", entry["sha256"]
+            )
+            found[entry["path"]] = data
+        return found
+
+    async def close(self) -> None:
+        """End what is still running: keepers by pid, agents by their process group."""
+        for pod in self.pods:
+            agent = pod.agent()
+            for pid in (agent, pod.keeper if pod.process.returncode is None else None):
+                if pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            await pod.process.wait()
+
+
+def _state(pid: int) -> str:
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    return ""
