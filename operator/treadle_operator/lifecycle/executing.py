@@ -15,7 +15,7 @@ from treadle_operator.lifecycle.actions import (
     EnsureLease,
     SettleOrphan,
 )
-from treadle_operator.lifecycle.conditions import FALSE, TRUE
+from treadle_operator.lifecycle.conditions import FALSE, TRUE, word
 from treadle_operator.lifecycle.ending import end_pods, revoke
 from treadle_operator.lifecycle.loss import SECOND_LOOK, Loss, backoff
 from treadle_operator.lifecycle.seen import Seen
@@ -230,4 +230,4 @@ def _start_left(seen: Seen) -> float:
 def _last_loss(seen: Seen) -> tuple[str, str] | None:
     """Owned=False with the reason of the attempt before, None while there was none."""
     before = seen.record.attempts[-2:-1]
-    return (FALSE, before[0].reason or Reason.POD_LOST) if before else None
+    return (FALSE, word(before[0].reason, Reason.POD_LOST)) if before else None

@@ -22,6 +22,7 @@ from treadle_operator.lifecycle.conditions import (
     Condition,
     set_condition,
     stamp,
+    word,
 )
 from treadle_operator.lifecycle.world import PodView, RunWorld
 
@@ -34,6 +35,9 @@ _RIDERS = (
     ("pod", "node"),
     ("attempts",),
 )
+_TEXT, _UID = 128, 36
+"""Characters that the CRD takes. What an agent wrote into the store may be longer, and one value that the API
+server refuses would keep the whole status from being written."""
 _TIME_TOLERANCE = timedelta(seconds=5)
 
 
@@ -136,13 +140,13 @@ def facts(world: RunWorld) -> Status:
     status["ownership"] = _ownership(world, record)
     status["pod"] = _pod(record, pod)
     if record.checkpoint_id is not None:
-        status["checkpoint"] = {"id": record.checkpoint_id}
+        status["checkpoint"] = {"id": record.checkpoint_id[:_TEXT]}
         if record.checkpoint_step is not None:
             status["checkpoint"]["step"] = record.checkpoint_step
     if record.usage:
         status["usage"] = usage(record.usage)
     if record.model:
-        status["model"] = record.model
+        status["model"] = record.model[:_TEXT]
     status["attempts"] = [_attempt(row) for row in record.attempts[-10:]]
     return status
 
@@ -165,9 +169,9 @@ def _ownership(world: RunWorld, record: RunRecord) -> Status:
     before = world.run.status.get("ownership", {})
     token = max(int(record.token), int(before.get("fencingToken", 0)))
     shown: Status = {"fencingToken": token, "leaseName": names.lease_name(record.run_id)}
-    if record.holder:
-        shown["holder"] = record.holder
-        same = before.get("holder") == record.holder and "acquiredTime" in before
+    if record.holder and record.active_run == record.run_id:
+        shown["holder"] = record.holder[:_TEXT]
+        same = before.get("holder") == shown["holder"] and "acquiredTime" in before
         shown["acquiredTime"] = before["acquiredTime"] if same else stamp(world.now)
     elif record.status.terminal and "holder" in before:
         shown["holder"], shown["acquiredTime"] = before["holder"], before.get("acquiredTime")
@@ -181,7 +185,7 @@ def _pod(record: RunRecord, pod: PodView | None) -> Status:
     node = (pod.node if pod is not None else "") or (row.node if row else None)
     shown: Status = {"name": name}
     if uid:
-        shown["uid"] = uid
+        shown["uid"] = uid[:_UID]
     if node:
         shown["node"] = node
     return shown
@@ -200,8 +204,9 @@ def _attempt(row: AttemptRow) -> Status:
         shown["endTime"] = stamp(row.ended)
     if row.loss is not None:
         shown["loss"] = row.loss.value.capitalize()
-    if row.reason:
-        shown["reason"] = row.reason
+    reason = word(row.reason, "")
+    if reason:
+        shown["reason"] = reason
     return shown
 
 
@@ -219,7 +224,7 @@ def usage(counted: Mapping[str, Any]) -> Status:
 
 
 def _natural(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def carry(before: Mapping[str, Any], after: Status) -> Status:

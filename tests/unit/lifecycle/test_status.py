@@ -8,6 +8,7 @@ import pytest
 
 from support.factories import (
     NOW,
+    attempt_row,
     dead_pod,
     fresh,
     lease,
@@ -181,6 +182,26 @@ def test_an_ended_run_shows_its_receipt() -> None:
 def test_no_receipt_of_an_agent_can_make_the_status_unwritable(payload: dict[str, Any]) -> None:
     shown = status(world(record=record(RunStatus.SUCCESS, receipt=receipt(**payload))))
     assert RunObjectStatus.model_validate(shown).is_true("Succeeded")
+
+
+def test_no_value_that_an_agent_left_in_the_store_can_make_the_status_unwritable() -> None:
+    long = "x" * 400
+    rows = (attempt_row(1, 7, reason="two words", pod_uid=long), attempt_row(2, 8, pod_uid=long))
+    hostile = record(
+        attempt=2,
+        attempts=rows,
+        holder=f"pod-uid-2/{long}",
+        model=long,
+        checkpoint_id=long,
+        usage={"input_tokens": 2**70},
+    )
+    for seen in (world(record=hostile, pods=(pod(2),), lease=lease(2)), world(record=hostile, pods=())):
+        RunObjectStatus.model_validate(status(seen))
+
+
+def test_the_holder_of_the_next_run_is_not_shown_for_the_one_before() -> None:
+    ended = settled(holder="pod-of-the-next/nonce", active_run="the next")
+    assert "holder" not in status(world(record=ended))["ownership"]
 
 
 def test_a_run_restored_without_its_status_gets_it_back_from_the_store() -> None:
