@@ -10,6 +10,9 @@ import pytest
 
 from support import cluster as clusters
 from support.cluster import Cluster
+from support.release import treadle_release, watched_namespace
+
+__all__ = ["treadle_release", "watched_namespace"]
 
 
 @pytest.fixture(scope="session")
