@@ -121,7 +121,7 @@ class Seen:
         pod = self.pod
         if pod is not None and not pod.alive:
             return of_pod(pod)
-        return self._holder_lost(pod) if self.claimed else self._never_claimed(pod)
+        return self._holder_lost(pod) if self.claimed else self._never_claimed()
 
     def _holder_lost(self, pod: PodView | None) -> Loss | None:
         over = self.silence - self.lease_limit
@@ -133,7 +133,7 @@ class Seen:
             return Loss(LossClass.DISRUPTION, Reason.POD_LOST, message, self.silence)
         return None
 
-    def _never_claimed(self, pod: PodView | None) -> Loss | None:
+    def _never_claimed(self) -> Loss | None:
         over = self.start_for - self.settings.timeouts.start_seconds
         if over >= 0:
             message = (
@@ -141,7 +141,4 @@ class Seen:
                 f" {self.settings.timeouts.start_seconds} s (timeouts.startSeconds)"
             )
             return Loss(LossClass.RETRY, Reason.START_DEADLINE_EXCEEDED, message, over)
-        if pod is None and self.row is not None and self.row.pod_uid is not None:
-            message = f"Pod {self.row.pod} vanished before it claimed the thread"
-            return Loss(LossClass.DISRUPTION, Reason.POD_LOST, message, self.world.record_for)
         return None

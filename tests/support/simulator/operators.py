@@ -62,6 +62,9 @@ class Operator:
     frozen_until: float = 0.0
     memory: Memory = field(default_factory=Memory)
     cache: dict[str, tuple[RunBody | None, tuple[PodBody, ...]]] = field(default_factory=dict)
+    looked_at: dict[str, RunBody] = field(default_factory=dict)
+    """The object as the current pass saw it. What is written carries its resourceVersion, never that of a
+    cache that moved on meanwhile: the write would be decided on older facts than it claims."""
     _due: dict[str, float] = field(default_factory=dict)
     _busy: set[str] = field(default_factory=set)
 
@@ -153,11 +156,8 @@ class Operator:
                 return self.loop.random.uniform(0.5, 2.0)
         if decision.status is not None and decision.status != world.run.status:
             yield from self._rest()
-            body = self.cache.get(uid, (None, ()))[0]
-            version = body.version if body is not None else None
             try:
-                fresh = self.api.call(lambda: self.api.edit_run(uid, version=version, status=decision.status))
-                self.cache[uid] = (fresh, self.cache[uid][1])
+                self._edit(uid, status=decision.status)
             except (Unavailable, Refused):
                 self._look(uid)
                 return self.loop.random.uniform(0.5, 2.0)
@@ -178,6 +178,7 @@ class Operator:
         body, pods = self.cache[uid]
         if body is None:
             return None
+        self.looked_at[uid] = body
         views = tuple(self._pod(p.view, now) for p in sorted(pods, key=lambda p: p.view.attempt))
         lease_body = self.api.leases.get(uid)
         lease = lease_body.view if lease_body is not None else NO_LEASE
@@ -256,10 +257,10 @@ class Operator:
                 store.call(lambda: store.settle_orphan(uid, token, outcome, reason))
         return True
 
-    def _edit(self, uid: str, *, finalizer: bool) -> None:
-        body = self.cache[uid][0]
-        version = body.version if body is not None else None
-        fresh = self.api.call(lambda: self.api.edit_run(uid, version=version, finalizer=finalizer))
+    def _edit(self, uid: str, **changes: Any) -> None:
+        version = self.looked_at[uid].version
+        fresh = self.api.call(lambda: self.api.edit_run(uid, version=version, **changes))
+        self.looked_at[uid] = fresh
         self.cache[uid] = (fresh, self.cache[uid][1])
 
     def _create(self, uid: str, attempt: int) -> None:

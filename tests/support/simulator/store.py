@@ -5,7 +5,7 @@ another matter: `call` loses answers before or after the effect.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -109,10 +109,7 @@ class Store:
             return None
         now = self.clock()
         if current is not None:
-            closed = AttemptRow(
-                current.attempt, current.token, current.pod, current.pod_uid, None, current.started,
-                now, loss, reason,
-            )  # fmt: skip
+            closed = replace(current, ended=now, loss=loss, reason=reason)
             row.attempts = (*row.attempts[:-1], closed)
             row.retries += loss is LossClass.RETRY
             row.disruptions += loss is LossClass.DISRUPTION
@@ -146,11 +143,8 @@ class Store:
         open_ = run is not None and run.status in (RunStatus.ASSIGNED, RunStatus.RUNNING)
         if run is None or not open_ or self.pod_key != (pod, self.key) or key != f"{self.key}":
             return None
-        last = run.attempts[-1]
-        seen = AttemptRow(
-            last.attempt, last.token, last.pod, pod_uid, None, last.started, None, None, None
-        )  # fmt: skip
-        run.attempts = (*run.attempts[:-1], seen)
+        if self.holder is not None and self.holder.partition("/")[0] != pod_uid:
+            return None
         return Capability(run.uid, self.token, self.key)
 
     def claim(self, cap: Capability, holder: str) -> int:
@@ -160,6 +154,8 @@ class Store:
         if row.status not in (RunStatus.ASSIGNED, RunStatus.RUNNING):
             raise Refused
         self.holder, row.status = holder, RunStatus.RUNNING
+        last = replace(row.attempts[-1], pod_uid=holder.partition("/")[0])
+        row.attempts = (*row.attempts[:-1], last)
         return row.steps
 
     def commit_step(self, cap: Capability, step: int) -> None:
