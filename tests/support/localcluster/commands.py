@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +22,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 Environment = Mapping[str, str]
+Child = subprocess.Popen[bytes]
 
 
 def _die_with_parent() -> None:
@@ -29,9 +30,14 @@ def _die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def search_path() -> str:
+    """PATH with the administrator's folders, which an ordinary shell may lack."""
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+
+
 def merged(extra: Environment | None) -> dict[str, str]:
     """This process's environment with `extra` on top; an empty value removes a variable."""
-    env = {**os.environ, **(extra or {})}
+    env = {**os.environ, "PATH": search_path(), **(extra or {})}
     return {name: value for name, value in env.items() if value != ""}
 
 
@@ -124,6 +130,27 @@ def follow(
             f"did not end within {timeout:g} s" if late.is_set() else f"ended with code {process.returncode}"
         )
         raise CommandFailed(words, reason, "".join(lines))
+
+
+@contextlib.contextmanager
+def beside(
+    argv: Sequence[str | Path], *, stdout: IO[bytes] | int, stderr: IO[bytes] | int | None = None
+) -> Iterator[Child]:
+    """A command that runs while we do something else, and is ended at the latest when that is done."""
+    process = subprocess.Popen(
+        [str(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        env=merged(None),
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+    try:
+        yield process
+    finally:
+        end_group(process)
+        process.wait()
 
 
 def answers(argv: Sequence[str | Path], *, timeout: float, env: Environment | None = None) -> bool:

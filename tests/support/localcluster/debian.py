@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .commands import follow, run
+from .commands import follow, run, search_path
 from .errors import ClusterError
 from .layout import Layout, digest
 from .narrate import Progress, say
@@ -43,11 +43,6 @@ def require(program: str, package: str, why: str) -> None:
     """The program is on PATH afterwards."""
     if shutil.which(program, path=search_path()) is None:
         install([package], why)
-
-
-def search_path() -> str:
-    """PATH with the administrator's folders, which an ordinary shell may lack."""
-    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
 @dataclass(frozen=True)

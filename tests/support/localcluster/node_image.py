@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import debian, node_parts, node_rootfs
-from .commands import end_group, merged
+from .commands import beside
 from .engine import Engine
 from .errors import ClusterError, CommandFailed
 from .layout import PACKAGE, Layout, digest_files
@@ -87,11 +87,7 @@ def import_tree(engine: Engine, root: Path, name: str) -> None:
     """`docker import` of a folder, without a tar file in between."""
     excluded = [f"--exclude=./{folder}/*" for folder in ("dev", "proc", "sys")]
     command = ["tar", "-C", str(root), "--numeric-owner", "--xattrs", *excluded, "-c", "."]
-    tar = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, env=merged({}))
-    try:
-        engine.docker("import", "-", name, timeout=300, stdin=tar.stdout)
-        if tar.wait(timeout=30) != 0:
+    with beside(command, stdout=subprocess.PIPE) as tar:
+        engine.docker("import", "-", name, timeout=600, stdin=tar.stdout)
+        if tar.wait(timeout=60) != 0:
             raise ClusterError(f"tar of the node's files ended with code {tar.returncode}")
-    finally:
-        end_group(tar)
-        tar.wait()

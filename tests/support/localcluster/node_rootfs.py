@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-import subprocess
+import tempfile
 from pathlib import Path
 
 from . import debian
-from .commands import end_group, merged, run
+from .commands import beside, run
 from .errors import ClusterError
 from .layout import PACKAGE, Layout
 from .node_parts import BUSYBOX, NODE_TREE, Storage, kubeadm_images
@@ -39,6 +40,10 @@ _UNWANTED_UNITS = (
     "lib/systemd/system/basic.target.wants/*",
 )
 _NOT_NEEDED = ("var/cache/apt", "var/lib/apt/lists")
+_NOT_FOR_PRELOAD = [
+    *(f"io.containerd.snapshotter.v1.{name}" for name in ("btrfs", "devmapper", "zfs", "aufs", "native")),
+    *("io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"),
+]
 _CRI_BASE = (
     "ctr oci spec | jq '.hooks.createContainer[.hooks.createContainer | length] |= . "
     '+ {"path": "/kind/bin/mount-product-files.sh"} | del(.process.rlimits)\' > /etc/containerd/cri-base.json'
@@ -119,32 +124,28 @@ def _configuration(layout: Layout, root: Path) -> None:
 def preload(root: Path, images: Path) -> None:
     """Import the images into the node's own containerd store, by a throw-away containerd on this machine."""
     debian.require("containerd", "containerd", "the node image is to be filled")
-    scratch = images.parent / "preload"
-    scratch.mkdir()
-    socket = scratch / "c.sock"
-    configuration = scratch / "config.toml"
-    disabled = [
-        f"io.containerd.snapshotter.v1.{name}" for name in ("btrfs", "devmapper", "zfs", "aufs", "native")
-    ]
-    disabled += ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]
-    configuration.write_text(
-        f'version = 2\nroot = "{root}/var/lib/containerd"\nstate = "{scratch}/state"\n'
-        f'disabled_plugins = {disabled}\n[grpc]\n  address = "{socket}"\n'.replace("'", '"')
-    )
-    env = {"PATH": debian.search_path()}
-    ctr = ["ctr", "--address", str(socket)]
-    with (scratch / "log").open("wb") as log:
-        command = ["containerd", "--config", str(configuration)]
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=merged(env))
-        try:
-            wait_until("the throw-away containerd", lambda: socket.exists(), seconds=30)
-            run(
-                [*ctr, "--namespace", "k8s.io", "images", "import", "--no-unpack", images],
-                timeout=300,
-                env=env,
-            )
-            process.terminate()
-            process.wait(timeout=30)
-        finally:
-            end_group(process)
-            process.wait()
+    # Not in the cache: a socket's path has room for 107 bytes.
+    with tempfile.TemporaryDirectory() as folder:
+        configuration, socket = Path(folder) / "config.toml", Path(folder) / "c.sock"
+        configuration.write_text(
+            f'version = 2\nroot = "{root}/var/lib/containerd"\nstate = "{folder}/state"\n'
+            f'disabled_plugins = {json.dumps(_NOT_FOR_PRELOAD)}\n[grpc]\n  address = "{socket}"\n'
+        )
+        importing = [
+            "ctr",
+            "--address",
+            str(socket),
+            "--namespace",
+            "k8s.io",
+            "images",
+            "import",
+            "--no-unpack",
+        ]
+        with (
+            (images.parent / "containerd.log").open("wb") as log,
+            beside(["containerd", "--config", configuration], stdout=log, stderr=log) as containerd,
+        ):
+            wait_until("the throw-away containerd", socket.exists, seconds=60)
+            run([*importing, images], timeout=600)
+            containerd.terminate()
+            containerd.wait(timeout=60)

@@ -33,7 +33,7 @@ def install() -> None:
     """dockerd and its companions are on this machine afterwards."""
     why = "no container engine answers, a private one is to be started"
     debian.require("dockerd", "docker.io", why)
-    debian.require("docker", "docker.io", why)
+    debian.require("docker", "docker-cli", why)  # a package of its own since Debian 13
     debian.require("iptables", "iptables", why)
 
 
@@ -61,7 +61,7 @@ def start(layout: Layout, state: State, *, offline: bool) -> Engine:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env=merged({**(dead if offline else {}), "PATH": debian.search_path()}),
+            env=merged(dead if offline else {}),
         )
     started.process = Process.of(dockerd.pid)
     state.write(layout.state_file)
@@ -79,7 +79,7 @@ def start(layout: Layout, state: State, *, offline: bool) -> Engine:
         engine.docker("rm", "--force", "--volumes", *left, timeout=180)
     _network(engine, layout)
     for rule in started.rules:
-        run(["iptables", "-w", *rule], timeout=20, env={"PATH": debian.search_path()})
+        run(["iptables", "-w", *rule], timeout=20)
     return engine
 
 

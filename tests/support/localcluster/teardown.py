@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import debian
 from .commands import answers, run
 from .engine import Engine
 from .errors import CommandFailed
@@ -38,7 +37,8 @@ def plan(state: State, *, only: str | None = None) -> list[Step]:
     if only is not None:
         return steps
     if engine := state.engine:
-        steps += [Step("network", NETWORK), Step("engine", engine.run_dir), Step("cgroup", engine.cgroup)]
+        steps += [Step("network", NETWORK), Step("engine", engine.run_dir)]
+        steps += [Step("helpers", engine.run_dir), Step("cgroup", engine.cgroup)]
         steps += [Step("mounts", engine.run_dir), Step("bridge", engine.bridge)]
         steps += [Step("rule", " ".join(rule)) for rule in engine.rules]
         if engine.forwarding_was_off:
@@ -61,6 +61,7 @@ class Teardown:
             "cluster": self._cluster,
             "network": self._network,
             "engine": self._stop_engine,
+            "helpers": end_helpers,
             "cgroup": end_cgroup,
             "mounts": self._unmount,
             "bridge": _bridge,
@@ -110,7 +111,7 @@ class Teardown:
 
     def _rule(self, rule: str) -> None:
         words = ["-D" if word == "-I" else word for word in rule.split()]
-        answers(["iptables", "-w", *words], timeout=20, env={"PATH": debian.search_path()})
+        answers(["iptables", "-w", *words], timeout=20)
 
 
 def engine_process(engine: PrivateEngine) -> Process | None:
@@ -128,12 +129,23 @@ def engine_process(engine: PrivateEngine) -> Process | None:
     return Process.of(pid) if f"{engine.run_dir}/daemon.json" in words else None
 
 
+def end_helpers(run_dir: str) -> None:
+    """End what a killed engine leaves: its containerd and the shims, known by paths in our run directory."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (process := Process.of(int(entry.name))):
+            words = _read(entry / "cmdline").split("\0")
+            if any(word.startswith(f"{run_dir}/") for word in words[1:]):
+                process.stop(grace=5)
+
+
 def end_cgroup(name: str) -> None:
     """Kill what still runs in our cgroup (an engine was killed, its containers not), then remove it."""
     tops = [path for path in (_CGROUPS / name, *_CGROUPS.glob(f"*/{name}")) if path.is_dir()]
 
     def empty() -> bool:
-        pids = {int(word) for top in tops for file in top.rglob("cgroup.procs") for word in _words(file)}
+        pids = {
+            int(word) for top in tops for file in top.rglob("cgroup.procs") for word in _read(file).split()
+        }
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -145,11 +157,12 @@ def end_cgroup(name: str) -> None:
             _rmdir(folder)
 
 
-def _words(file: Path) -> list[str]:
+def _read(file: Path) -> str:
+    """The content, or nothing where the process or cgroup behind the file is gone."""
     try:
-        return file.read_text().split()
+        return file.read_text(errors="replace")
     except OSError:
-        return []
+        return ""
 
 
 def _forwarding_off(_subject: str) -> None:
@@ -157,8 +170,7 @@ def _forwarding_off(_subject: str) -> None:
 
 
 def _bridge(name: str) -> None:
-    if Path(f"/sys/class/net/{name}").exists():
-        answers(["ip", "link", "delete", name], timeout=20, env={"PATH": debian.search_path()})
+    answers(["ip", "link", "delete", name], timeout=20)
 
 
 def _remove_run_dir(path: str) -> None:

@@ -57,7 +57,18 @@ def test_the_private_engine_ends_after_its_clusters_and_before_what_it_stood_on(
     rule = ["-I", "FORWARD", "-i", "trd-x", "-j", "REJECT"]
     state = State(engine(rules=[rule], forwarding_was_off=True), two_clusters(), modules_dir_made=True)
     assert kinds(state) == [
-        *("cluster", "cluster", "network", "engine", "cgroup", "mounts", "bridge", "rule", "forwarding"),
+        *(
+            "cluster",
+            "cluster",
+            "network",
+            "engine",
+            "helpers",
+            "cgroup",
+            "mounts",
+            "bridge",
+            "rule",
+            "forwarding",
+        ),
         *("folder", "empty folder"),
     ]
 
@@ -111,6 +122,13 @@ def test_an_engine_whose_pid_another_process_took_over_is_gone(tmp_path: Path, d
     assert known is not None
     assert engine_process(engine(str(tmp_path), process=known)) == known
     assert engine_process(engine(str(tmp_path), process=Process(known.pid, known.started - 1))) is None
+
+
+def test_what_a_killed_engine_leaves_is_known_by_our_run_directory(tmp_path: Path, dockerd: Dockerd) -> None:
+    ours, other = dockerd(f"{tmp_path}/ours/c.sock"), dockerd(f"{tmp_path}/ours-not/c.sock")
+    teardown.end_helpers(f"{tmp_path}/ours")
+    assert ours.wait(timeout=10) == -signal.SIGTERM
+    assert other.poll() is None
 
 
 def test_a_pid_file_without_a_number_is_no_engine(tmp_path: Path) -> None:
