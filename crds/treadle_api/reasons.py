@@ -22,15 +22,10 @@ class ConditionType(StrEnum):
     STALLED = "Stalled", "True when nothing more will happen by itself: a Run that ended without success."
     READY = "Ready", "Agent, Thread: a Run could start now."
     BUSY = "Busy", "Thread: True while a Run of it may write."
-    ACCEPTED = "Accepted", "Run: the spec was found good and the store holds it, with its input and files."
-    ADMITTED = "Admitted", "Run: the thread was given to it."
+    ACCEPTED = "Accepted", "Run: False when the spec, or what it refers to, cannot be used."
+    ADMITTED = "Admitted", "Run: the store holds it, with its input and files."
     OWNED = "Owned", "Run: an attempt's pod has claimed the thread."
-    CANCEL_REQUESTED = "CancelRequested", "Run: the end was asked for and the store holds the request."
     EVENTS_COMPLETE = "EventsComplete", "Run: False when events of it could not be written to the log."
-    STREAM_DEGRADED = (
-        "StreamDegraded",
-        "Run: True while the live stream is not written; no fact is lost.",
-    )
     DELIVERED = "Delivered", "Run: the receipt meets the delivery requirement; Unknown without a baseline."
     FINISHED = "Finished", "Run: the end, whatever it was; set once, never cleared."
     SUCCEEDED = "Succeeded", "Run: Unknown until Finished, then True or False for good."
@@ -75,9 +70,7 @@ class Reason(StrEnum):
         return member
 
     # Progress
-    PENDING = "Pending", _PROGRESS, "Seen, not yet checked.", _NOTHING
-    ACCEPTED = "Accepted", _PROGRESS, "The spec was found good; the store holds the run.", _NOTHING
-    ADMITTED = "Admitted", _PROGRESS, "The thread was given to the run.", _NOTHING
+    ADMITTED = "Admitted", _PROGRESS, "The store holds the run, with its input and files.", _NOTHING
     STARTING = (
         "Starting",
         _PROGRESS,
@@ -101,7 +94,6 @@ class Reason(StrEnum):
         "No node takes the pod.",
         "Add capacity, or correct resources, nodeSelector and tolerations in a new Run.",
     )
-    IMAGE_PULLING = "ImagePulling", _WAITING, "The kubelet pulls the agent's image.", "Wait for it."
     IMAGE_PULL_BACK_OFF = (
         "ImagePullBackOff",
         _WAITING,
@@ -131,12 +123,6 @@ class Reason(StrEnum):
         _WAITING,
         "The store's schema is older or newer than this program.",
         "Run treadle-migrate up, or upgrade the program.",
-    )
-    NODE_UNREACHABLE = (
-        "NodeUnreachable",
-        _WAITING,
-        "The node of the pod does not answer; the Lease decides when the pod is lost.",
-        "Wait for the takeover, or repair the node.",
     )
     LEASE_NOT_EXPIRED = (
         "LeaseNotExpired",
@@ -186,12 +172,6 @@ class Reason(StrEnum):
 
     # Cancel
     CANCELLED = "Cancelled", _CANCEL, "The run was cancelled and settled.", "Create another Run to try again."
-    CANCEL_PENDING = (
-        "CancelPending",
-        _CANCEL,
-        "The cancel is durable; the agent has not confirmed it.",
-        "Wait: after a grace period the run is settled without the agent.",
-    )
     DELETED = (
         "Deleted",
         _CANCEL,
@@ -314,12 +294,6 @@ class Reason(StrEnum):
         "The work was done, but its receipt could not be written.",
         "Read the message for the store's answer, remove the cause, create another Run.",
     )
-    ARTIFACT_MISMATCH = (
-        "ArtifactMismatch",
-        _FAILURE,
-        "A presented file is not what the receipt says.",
-        "Create another Run; report this, it should not happen.",
-    )
     COVERAGE_FAILED = (
         "CoverageFailed",
         _FAILURE,
@@ -373,12 +347,6 @@ class Reason(StrEnum):
         _FAILURE,
         "As many runs wait as the Thread's maxQueuedRuns allows.",
         "Raise maxQueuedRuns, or create another Run when fewer wait.",
-    )
-    SPEC_MUTATED = (
-        "SpecMutated",
-        _FAILURE,
-        "The spec is no longer the one that was admitted.",
-        "Put the old spec back, or create another Run for the new one.",
     )
 
     # Loss of an attempt
@@ -439,12 +407,6 @@ class Reason(StrEnum):
         _CONFIGURATION,
         "Another Thread of the namespace has the same threadID.",
         "Delete one of the two, or create this one with another threadID.",
-    )
-    STREAM_UNAVAILABLE = (
-        "StreamUnavailable",
-        _CONFIGURATION,
-        "Redis does not answer; viewers see the run with a delay, nothing durable is lost.",
-        "Bring Redis back, or correct the stream's Secret.",
     )
     EVENTS_MISSING = (
         "EventsMissing",

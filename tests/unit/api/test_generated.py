@@ -1,12 +1,17 @@
 """What is generated is fresh, small enough, and complete."""
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 from pydantic import BaseModel
 
 from treadle_api.crdgen import KINDS, definition, generated, render
 from treadle_api.reasons import ConditionType, Reason
+from treadle_api.resolved import ResolvedRetry, ResolvedRun, ResolvedTimeouts
 from treadle_api.schema import Schema, UnsupportedSchema, structural
+from treadle_api.settings import Retry, RunConfig, Timeouts
 
 CRD_BYTES_LIMIT = 100_000
 
@@ -62,6 +67,21 @@ def test_a_reason_is_one_word_with_one_sentence_of_advice(reason: Reason) -> Non
     assert ". " not in reason.next_action
 
 
+def _source(*folders: str) -> str:
+    root = Path(__file__).parents[3]
+    return "\n".join(path.read_text() for folder in folders for path in sorted((root / folder).rglob("*.py")))
+
+
+def test_every_reason_can_occur() -> None:
+    given = set(re.findall(r"\bReason\.([A-Z_]+)\b", _source("operator", "runtime")))
+    assert given == {reason.name for reason in Reason}
+
+
+def test_every_condition_can_occur() -> None:
+    written = _source("operator")
+    assert [c.value for c in ConditionType if f'"{c.value}"' not in written] == []
+
+
 class _Open(BaseModel):
     anything: dict[str, object]
 
@@ -82,3 +102,17 @@ class _Either(BaseModel):
 def test_the_generator_refuses_what_it_does_not_know(model: type[BaseModel], complaint: str) -> None:
     with pytest.raises(UnsupportedSchema, match=complaint):
         structural(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "resolved"),
+    [(Retry, ResolvedRetry), (Timeouts, ResolvedTimeouts), (RunConfig, ResolvedRun)],
+    ids=["retry", "timeouts", "config"],
+)
+def test_the_documented_built_in_values_are_the_real_ones(
+    model: type[BaseModel], resolved: type[BaseModel]
+) -> None:
+    for name, field in model.model_fields.items():
+        default = resolved.model_fields[name].default
+        if isinstance(default, int):
+            assert f"({default})" in (field.description or "")

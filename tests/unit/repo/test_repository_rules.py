@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[3]
 ROOT_FOLDERS = {"operator", "crds", "charts", "runtime", "tests", "examples", ".ci"}
 
 LINE_LIMIT = 300
-LONGER_WITH_REASON: dict[str, str] = {}
+LONGER_WITH_REASON: dict[str, str] = {
+    "crds/treadle_api/reasons.py": "one closed list; in two files nobody would see that it is closed",
+}
 """Files that may pass the limit, each with its why."""
 
 SOURCE = {".py", ".go", ".sh", ".sql"}
