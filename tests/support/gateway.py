@@ -148,6 +148,7 @@ async def gateway_running(
         )
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
+        listening.listen()
         config = uvicorn.Config(
             create_app(services),
             log_config=None,

@@ -1,10 +1,12 @@
 """Streams with Redis: deltas, cursors, gaps, replicas, and Redis lost on the way."""
 
+import asyncio
+
 import pytest
 
 from support.claims import NAMESPACE
 from support.eventually import eventually
-from support.gateway import FakeAccess, GatewayUnderTest, SseFrame, gateway_running, take, until
+from support.gateway import READER_TOKEN, FakeAccess, GatewayUnderTest, SseFrame, gateway_running, take, until
 from support.live_runs import LiveRun, LiveRuns
 from support.redis_server import RedisServer
 from treadle_api.names import stream_key
@@ -314,3 +316,32 @@ async def test_streams_beyond_the_limit_are_refused_and_a_closed_one_makes_room(
         await eventually(all_free, "closed streams give their slots back")
         async with gateway.stream(NAMESPACE, run.name) as frames:
             await take(frames, 1)
+
+
+async def test_a_client_that_takes_nothing_is_let_go_without_its_frames_piling_up(
+    wired: LiveRuns, access: FakeAccess, redis_server: RedisServer
+) -> None:
+    run = await wired.start()
+    for _ in range(60):
+        await run.say("x" * 200_000, publish=False)
+    url = redis_server.url("treadle-gateway", "reader")
+    async with gateway_running(wired.gateway_pool, access, url, send_seconds=1.0) as gateway:
+        host, port = gateway.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        request = f"GET /ns/{NAMESPACE}/v1/runs/{run.name}/stream HTTP/1.1\r\nHost: x\r\n"
+        writer.write(f"{request}Authorization: Bearer {READER_TOKEN}\r\n\r\n".encode())
+
+        async def connected() -> bool:
+            return gateway.services.slots.taken == 1
+
+        async def let_go() -> bool:
+            return gateway.services.slots.taken == 0
+
+        await eventually(connected, "the stream begins")
+        waiting = max(
+            connection.transport.get_write_buffer_size()
+            for connection in gateway.server.server_state.connections
+        )
+        assert waiting < 2_000_000
+        await eventually(let_go, "the gateway closes the stream", within=15)
+        writer.close()

@@ -64,7 +64,7 @@ def test_progress_delivery_gaps_and_the_end_are_told_in_a_line() -> None:
         "end",
         {"outcome": "error", "reason": "AgentError", "message": "no such model"},
     )
-    frames = [
+    frames: list[tuple[str, dict[str, Any]]] = [
         ("todo", {"todos": todos}),
         ("artifact", {"paths": ["a", "b"]}),
         ("gap", {}),
