@@ -31,6 +31,8 @@ class Limits:
     queued_bytes: int = 64 * 1024 * 1024
     statement_items: int = 128
     statement_bytes: int = 16 * 1024 * 1024
+    statement_events: int = 1000
+    """The store refuses more in one statement."""
     retry_seconds: float = 30.0
     first_delay: float = 0.05
     longest_delay: float = 2.0
@@ -167,12 +169,18 @@ class StepSender:
     def _take(self) -> list[_Item]:
         """The longest beginning of the queue that fits one statement, at least one item."""
         batch: list[_Item] = []
-        size = 0
-        while self._queue and len(batch) < self._limits.statement_items:
-            if batch and size + self._queue[0].size > self._limits.statement_bytes:
+        limits = self._limits
+        size = events = 0
+        while self._queue and len(batch) < limits.statement_items:
+            head = self._queue[0]
+            if batch and (
+                size + head.size > limits.statement_bytes
+                or events + len(head.events) > limits.statement_events
+            ):
                 break
             item = self._queue.popleft()
             size += item.size
+            events += len(item.events)
             self._bytes -= item.size
             batch.append(item)
         return batch

@@ -4,8 +4,9 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from treadle_runtime.keeper import wire
 
@@ -44,8 +45,11 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-def start(arguments: list[str] | None = None) -> Child:
-    """Start `python -m treadle_runtime` in its own process group with a pipe pair in its environment."""
+AGENT: Final = (sys.executable, "-m", "treadle_runtime")
+
+
+def start(command: Sequence[str] = AGENT) -> Child:
+    """Start the agent in its own process group, with a pipe pair to us in its environment."""
     child_read, our_write = os.pipe()
     our_read, child_write = os.pipe()
     for descriptor in (child_read, child_write):
@@ -53,8 +57,7 @@ def start(arguments: list[str] | None = None) -> Child:
     environment = agent_environment(os.environ)
     environment[wire.ENV_READ_FD] = str(child_read)
     environment[wire.ENV_WRITE_FD] = str(child_write)
-    command = [sys.executable, "-m", "treadle_runtime", *(arguments or [])]
-    pid = os.posix_spawn(command[0], command, environment, setpgroup=0, setsigdef=_DEFAULT_SIGNALS)
+    pid = os.posix_spawn(command[0], list(command), environment, setpgroup=0, setsigdef=_DEFAULT_SIGNALS)
     os.close(child_read)
     os.close(child_write)
     return Child(pid, our_read, our_write)
