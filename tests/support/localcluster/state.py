@@ -14,6 +14,7 @@ from typing import Any
 
 from .errors import ClusterError
 from .identity import Process
+from .narrate import say
 from .waiting import wait_until
 
 
@@ -105,5 +106,7 @@ def locked(path: Path, *, seconds: float = 1800) -> Iterator[None]:
                 return False
             return True
 
-        wait_until("the lock of another `localcluster` command", take, seconds=seconds, every=0.5)
+        if not take():
+            say("lock", "another `localcluster` command is at work here; waiting for its end")
+            wait_until("the lock of another `localcluster` command", take, seconds=seconds, every=0.5)
         yield
