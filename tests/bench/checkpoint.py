@@ -4,9 +4,9 @@
 
 Both savers work on one private Postgres with fsync on, in the same process, with pools of the same size, on
 the same messages; they take turns, so that a slow moment of the disk meets both. One put is what a superstep
-costs: a pending write of the new message, then the checkpoint with the grown list. The peer is measured as its
-docs show (one saver on a pool, shared by all threads) and with one saver per thread, which avoids its lock.
-Ours carries the fence. A conversation that has grown by a fifth is cut back to its size.
+costs: a pending write of the new message, then the checkpoint with the grown list. The peer is measured as
+its docs show (one saver on a pool, shared by all threads) and with one saver per thread, which avoids its
+lock. Ours carries the fence. A conversation that has grown by a fifth is cut back to its size.
 """
 
 import argparse

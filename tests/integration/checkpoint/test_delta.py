@@ -1,4 +1,4 @@
-"""Delta channels: what is not stored is found again along the parent pointers, after forks and a prune too."""
+"""Delta channels: what is not stored is found along the parent pointers, after forks and a prune too."""
 
 import itertools
 import random

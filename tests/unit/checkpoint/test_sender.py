@@ -155,6 +155,14 @@ async def test_an_item_above_every_limit_still_travels_alone(store: ScriptedStor
     assert [len(step.writes) for step in store.steps] == [1, 1, 1]
 
 
+async def test_no_statement_holds_more_events_than_the_store_takes(store: ScriptedStore) -> None:
+    sender = new_sender(Limits(statement_events=5))
+    store.gate.set()
+    await asyncio.gather(*(sender.send(events=[event(), event()]) for _ in range(7)))
+    assert max(len(step.events) for step in store.steps) <= 5
+    assert sum(len(step.events) for step in store.steps) == 14
+
+
 async def test_a_transient_error_is_retried_as_a_retry_only_after_it_may_have_committed(
     store: ScriptedStore,
 ) -> None:
