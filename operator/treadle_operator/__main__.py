@@ -5,22 +5,19 @@ import logging
 import signal
 import sys
 from collections import Counter
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from time import monotonic
-from typing import Any, Final
-
-import kopf
+from typing import Final
 
 from treadle_operator import logs
 from treadle_operator.act import RunActor
 from treadle_operator.act_pods import Pods
 from treadle_operator.act_threads import ThreadActor
-from treadle_operator.background import Background
+from treadle_operator.background import Background, unless
 from treadle_operator.cache import Cache
 from treadle_operator.clock import StoreClock
 from treadle_operator.events import Recorder
-from treadle_operator.handlers import watch_registry, watch_settings
+from treadle_operator.handlers import watch
 from treadle_operator.health import Health, HealthServer
 from treadle_operator.intake import Intake
 from treadle_operator.keys import Key
@@ -102,9 +99,9 @@ class Operator:
             log.info("The operator started", extra={"identity": self._settings.identity, "port": port})
             self._background.start("loop lag", self._health.watch_loop())
             self._background.start("store", self._ledger.run())
-            if not await self._unless_stopped(self._reach_cluster()):
+            if not await unless(self._stop, self._reach_cluster()):
                 return 0
-            if self._settings.leader_lease and not await self._unless_stopped(self._elector.acquire()):
+            if self._settings.leader_lease and not await unless(self._stop, self._elector.acquire()):
                 return 0
             return await self._lead(stack)
 
@@ -122,7 +119,7 @@ class Operator:
         lease_loop = LeaseLoop(self._kube, self._leases, intake, self._namespaces, monotonic)
         poll = StorePoll(self._ledger, self._cache, intake, self._namespaces)
         nudges = Nudges(stream, self._ledger, poll, intake, self._namespaces)
-        if not await self._unless_stopped(self._see_everything(resync, lease_loop)):
+        if not await unless(self._stop, self._see_everything(resync, lease_loop)):
             await self._elector.release()
             return 0
         trouble = self._api_trouble
@@ -133,7 +130,16 @@ class Operator:
             self._background.start("nudges", nudges.listen())
         self._background.start("events", recorder.run())
         watch_stop = asyncio.Event()
-        watching = self._background.start("watch", self._watch(intake, watch_stop))
+        watching = self._background.start(
+            "watch",
+            watch(
+                intake.seen,
+                self._credentials.login,
+                namespaces=self._settings.watch_namespaces,
+                stop=watch_stop,
+                started=self._listen_to_signals,
+            ),
+        )
         queue.start()
         code = await self._until_the_end()
         await queue.stop(self._settings.stop_grace if code == 0 else 1.0)
@@ -210,6 +216,7 @@ class Operator:
 
     async def _see_everything(self, resync: Resync, lease_loop: LeaseLoop) -> None:
         """The first full lists: no pass begins on half a picture."""
+        await self._ledger.looked()
         while True:
             try:
                 await resync.once()
@@ -225,48 +232,19 @@ class Operator:
         if self._health.trouble("api server", sentence) and sentence:
             log.warning("The API server cannot be used", extra={"error": sentence})
 
-    async def _watch(self, intake: Intake, stop: asyncio.Event) -> None:
-        namespaces = list(self._settings.watch_namespaces)
-        await kopf.operator(
-            registry=watch_registry(intake.seen, self._credentials.login, self._listen_to_signals),
-            settings=watch_settings(),
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-            stop_flag=stop,
-        )
-
     async def _until_the_end(self) -> int:
         """0 after a signal, 1 where a part ended by itself."""
-        ended = asyncio.create_task(self._background.first_end())
-        stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        code = 0
-        if not self._stop.is_set():
-            code = 1
-            error = ended.result()
-            if isinstance(error, LeadershipLost):
-                log.warning("Leadership was lost, this process ends", extra={"error": str(error)})
-            else:
-                log.error("A part ended, this process ends", exc_info=error)
-        for task in (ended, stopped):
-            task.cancel()
-        await asyncio.gather(ended, stopped, return_exceptions=True)
-        return code
-
-    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> bool:
-        """Whether `waiting` came to its end before we were told to stop."""
-        task = asyncio.create_task(waiting)
-        stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        finished = task.done()
-        for each in (task, stopped):
-            each.cancel()
-        await asyncio.gather(stopped, return_exceptions=True)
-        if finished:
-            await task
+        ended = await self._background.first_end(self._stop)
+        if ended is None:
+            log.info("The operator was told to stop")
+            return 0
+        error = None if ended.cancelled() else ended.exception()
+        if isinstance(error, LeadershipLost):
+            log.warning("Leadership was lost, this process ends", extra={"error": str(error)})
         else:
-            await asyncio.gather(task, return_exceptions=True)
-        return finished
+            part = ended.get_name()
+            log.error("A part ended, this process ends", extra={"part": part}, exc_info=error)
+        return 1
 
     def _listen_to_signals(self) -> None:
         """Ours stand over Kopf's (it sets its own when it starts): passes end before the watch does."""

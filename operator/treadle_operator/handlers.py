@@ -5,7 +5,8 @@ annotation, finalizer, timer or daemon on our objects, and `on.event` handlers n
 touch `patch` (either would make Kopf write, and drop later updates).
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -82,10 +83,33 @@ def watch_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def watch_registry(
-    sink: Sink, login: Callable[[], Awaitable[Login]], started: Callable[[], None]
-) -> kopf.OperatorRegistry:
-    """Handlers that call `sink` for each watched object. `started` is called once Kopf has set itself up."""
+async def watch(
+    sink: Sink,
+    login: Callable[[], Awaitable[Login]],
+    *,
+    namespaces: Sequence[str],
+    stop: asyncio.Event,
+    started: Callable[[], None],
+) -> None:
+    """Hands every watched object to `sink` until `stop` is set; no namespaces: the whole cluster.
+
+    Raises what ends Kopf (a watch that the API server refuses for good). `started` is called once Kopf has
+    replaced the process's signal handlers, so that ours can be put back. When it stops, Kopf cancels every
+    task that was made since: end yours first.
+    """
+    before = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=_registry(sink, login),
+        settings=watch_settings(),
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+        stop_flag=stop,
+    )
+    started()
+    await kopf.run_tasks(tasks, ignored=before)
+
+
+def _registry(sink: Sink, login: Callable[[], Awaitable[Login]]) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -101,17 +125,13 @@ def watch_registry(
             expiration=datetime.now(UTC) + timedelta(minutes=LOGIN_MINUTES),
         )
 
-    @kopf.on.startup(registry=registry)
-    async def on_started(**_: object) -> None:
-        started()
-
-    def watch(group: str, plural: str) -> None:
+    def hand_on(group: str, plural: str) -> None:
         @kopf.on.event(group, "v1" if not group else VERSION, plural, registry=registry, id=plural)
         async def on_event(event: Any, **_: object) -> None:
             sink(plural, event["object"], gone=event["type"] == "DELETED")
 
-    watch(GROUP, "agents")
-    watch(GROUP, "threads")
-    watch(GROUP, "runs")
-    watch("", "pods")
+    hand_on(GROUP, "agents")
+    hand_on(GROUP, "threads")
+    hand_on(GROUP, "runs")
+    hand_on("", "pods")
     return registry

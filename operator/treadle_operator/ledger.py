@@ -64,9 +64,15 @@ class Ledger:
         self._trouble = trouble
         self._store: _Store | None = None
         self._opening = asyncio.Lock()
+        self._checked = False
+        self._looked = asyncio.Event()
+        self._mismatch: SchemaMismatch | None = None
         self._down_since: float | None = monotonic()
-        self.schema_problem = ""
+
+    @property
+    def schema_problem(self) -> str:
         """What `check_schema` said against the schema, with the command that mends it; empty: it is known."""
+        return str(self._mismatch) if self._mismatch is not None else ""
 
     def down_for(self) -> float | None:
         """Seconds since the store stopped answering; None: it answered last."""
@@ -83,11 +89,16 @@ class Ledger:
             else:
                 if self._trouble(""):
                     log.info("The store answers")
+            self._looked.set()
             await asyncio.sleep(LOOK_EVERY)
+
+    async def looked(self) -> None:
+        """Returns once `run` has looked for the first time, whatever it found."""
+        await self._looked.wait()
 
     async def look(self) -> None:
         """Opens the pool where there is none, checks the schema, reads the clock. Raises StoreError."""
-        await self._call(self._look)
+        await self._answer(self._look)
 
     async def close(self) -> None:
         if self._store is not None:
@@ -202,15 +213,23 @@ class Ledger:
         try:
             await check_schema(store.pool)
         except SchemaMismatch as mismatch:
-            self.schema_problem = str(mismatch)
+            self._mismatch = mismatch
             raise
-        self.schema_problem = ""
+        self._mismatch, self._checked = None, True
         self._clock.read(await overview.read_clock(store.pool))
         ended = await store.assigner.end_old_transactions()
         if ended:
             log.warning("Old transactions of agents were ended", extra={"count": ended})
 
     async def _call(self, function: Callable[[_Store], Awaitable[T]]) -> T:
+        """One call, once the schema is known to be ours. Raises StoreError."""
+        if self._mismatch is not None:
+            raise SchemaMismatch(self._mismatch.have, self._mismatch.want)
+        if not self._checked:
+            raise StoreUnavailable("the store has not been reached yet", maybe_committed=False)
+        return await self._answer(function)
+
+    async def _answer(self, function: Callable[[_Store], Awaitable[T]]) -> T:
         """Runs one call and remembers whether the store answered. Raises StoreError."""
         try:
             answer = await function(await self._opened())

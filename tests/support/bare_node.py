@@ -1,5 +1,6 @@
-"""A Node without a kubelet: pods are bound to it and nothing happens, until the test says what the kubelet says."""
+"""A Node without a kubelet: pods are bound to it, and what happens to them is what a test says."""
 
+import json
 from typing import Any
 
 from support.cluster import Cluster
@@ -74,8 +75,6 @@ class BareNode:
     async def _patch_status(
         self, kind: str, name: str, status: dict[str, Any], namespace: str | None = None
     ) -> None:
-        import json
-
         await self._cluster.kubectl(
             "patch",
             kind,

@@ -1,4 +1,4 @@
-"""What the tests of the operator stand in: one namespace, one store, one operator, a Node without a kubelet."""
+"""What the operator's tests stand in: a namespace, a store, an operator, a Node without a kubelet."""
 
 import json
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from support.stores import Store
 from treadle_api.names import API_VERSION
 from treadle_api.records import RunRecord, RunStatus, RunUID
 from treadle_operator.kube import Kube
+from treadle_operator.kube_errors import NotFound
 from treadle_store.pool import Pool
 from treadle_store.run_records import read_runs
 
@@ -81,7 +82,9 @@ class OperatorWorld:
         """The agent of that pod, once the pod is there."""
         return SqlAgent(self.agents, await self.pod(pod))
 
-    async def reaches(self, name: str, phase: str, reason: str | None = None, *, within: float = 20) -> Any:
+    async def reaches(
+        self, name: str, phase: str, reason: str | None = None, *, within: float = 20
+    ) -> dict[str, Any]:
         """Waits until the Run shows that phase (and reason of Succeeded); its status."""
         seen: dict[str, Any] = {}
 
@@ -92,10 +95,46 @@ class OperatorWorld:
             return seen if right else None
 
         try:
-            return dict(await eventually(there, f"Run {name} is {phase}/{reason}", within=within))
+            await eventually(there, f"Run {name} is {phase}/{reason}", within=within)
+            return seen
         except AssertionError as error:
             told = json.dumps(seen, indent=1)
             raise AssertionError(f"{error}\n{told}\n{self.operator.text()[-6000:]}") from None
+
+    async def agent_reaches(self, name: str, ready: str, reason: str) -> str:
+        """Waits until the Agent shows that Ready; its message."""
+
+        async def there() -> str:
+            status = (await self.kube.get("agents", self.namespace, name)).get("status", {})
+            said = self.condition(status, "Ready")
+            right = (said.get("status"), said.get("reason")) == (ready, reason)
+            return str(said["message"]) if right else ""
+
+        return await eventually(there, f"Agent {name} is Ready={ready}/{reason}", within=40)
+
+    async def is_gone(self, name: str) -> None:
+        """Waits until there is no such Run."""
+
+        async def gone() -> bool:
+            try:
+                await self.run(name)
+            except NotFound:
+                return True
+            return False
+
+        await eventually(gone, f"Run {name} is gone\n{self.operator.text()[-3000:]}", within=20)
+
+    async def patch_status(self, kind: str, name: str, patch: dict[str, Any]) -> None:
+        """As somebody else who may write statuses."""
+        await self.cluster.kubectl(
+            "patch",
+            kind,
+            name,
+            "--subresource=status",
+            "--type=merge",
+            f"--patch={json.dumps(patch)}",
+            namespace=self.namespace,
+        )
 
     @staticmethod
     def condition(status: dict[str, Any], type_: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from treadle_api.records import Assignment, Claim, Event, RunStatus, Settled
 from treadle_store.agent import begin_finalizing, claim_run, heartbeat, settle_run, take_assignment
 from treadle_store.events import append_events
 from treadle_store.pool import Executor
+from treadle_store.streams import Publisher
 
 
 @dataclass
@@ -50,6 +51,13 @@ class SqlAgent:
     async def beat(self) -> str | None:
         assert self.assignment is not None
         return await heartbeat(self.db, self.assignment.capability)
+
+    async def nudge(self, redis_url: str, what: str) -> None:
+        """As the attempt's own Redis user, which `redis_url` (the administrator's) only names the server for."""
+        assert self.assignment is not None
+        address = redis_url.rsplit("@", 1)[-1]
+        async with Publisher(f"redis://{address}", self.assignment) as publisher:
+            await publisher.nudge(what)
 
     async def settle(
         self,

@@ -8,7 +8,6 @@ import pytest
 from support.eventually import eventually
 from support.operator_process import OperatorProcess
 from support.operator_world import OperatorWorld
-from treadle_operator.kube_errors import NotFound
 
 BEFORE_THE_POD_RUNS = [
     "after_finalizer",
@@ -55,15 +54,7 @@ async def test_a_deletion_that_was_cut_off_is_finished(world: OperatorWorld, poi
     assert await world.operator.ended() == -signal.SIGKILL
     await world.operator.start(TREADLE_LEADER_LEASE="")
     await world.node.removes(world.namespace, "sales-a1")
-
-    async def gone() -> bool:
-        try:
-            await world.run("sales")
-        except NotFound:
-            return True
-        return False
-
-    await eventually(gone, "the Run is gone", within=20)
+    await world.is_gone("sales")
     rows = await world.reader.fetch("SELECT status FROM treadle.runs WHERE run_id = $1", uid)
     assert [row["status"] for row in rows] == ["cancelled"]
     assert await world.reader.fetchval("SELECT count(*) FROM treadle.receipts") == 1

@@ -1,0 +1,146 @@
+"""What was seen becomes keys; what we did ourselves does not."""
+
+from typing import Any
+
+import pytest
+
+from treadle_api.names import FINALIZER, LABEL_RUN
+from treadle_operator.cache import Cache
+from treadle_operator.intake import NUDGE_PAUSE, Intake
+from treadle_operator.keys import Key, Kind
+from treadle_operator.metrics import Metrics
+
+
+class Desk:
+    """An intake with what it would put into the queue."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.added: list[Key] = []
+        self.later: list[tuple[Key, float]] = []
+        self.cache = Cache()
+        self.intake = Intake(
+            self.cache,
+            Metrics(),
+            add=self.added.append,
+            add_after=lambda key, delay: self.later.append((key, delay)),
+            clock=lambda: self.now,
+        )
+
+    def take(self) -> set[str]:
+        taken = {str(key) for key in self.added}
+        self.added.clear()
+        return taken
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def run(version: int, name: str = "r", phase: str | None = None, **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "ns",
+            "name": name,
+            "uid": f"u-{name}",
+            "resourceVersion": str(version),
+            **metadata,
+        },
+        "spec": {"threadRef": {"name": "t"}},
+        "status": {"phase": phase} if phase else {},
+    }
+
+
+def pod(version: int, phase: str = "Pending", ip: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "ns",
+            "name": "r-a1",
+            "uid": "p",
+            "resourceVersion": str(version),
+            "labels": {LABEL_RUN: "u-r"},
+            "ownerReferences": [{"kind": "Run", "name": "r", "uid": "u-r"}],
+        },
+        "spec": {"containers": [{}]},
+        "status": {"phase": phase, "podIP": ip},
+    }
+
+
+def other(name: str, version: int = 1) -> dict[str, Any]:
+    return {"metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": str(version)}}
+
+
+def test_a_new_run_wakes_itself_and_its_thread(desk: Desk) -> None:
+    desk.intake.seen("runs", run(1))
+    assert desk.take() == {"runs/ns/r", "threads/ns/t"}
+
+
+def test_the_echo_of_our_own_write_wakes_nobody(desk: Desk) -> None:
+    desk.intake.seen("runs", run(1))
+    desk.take()
+    desk.cache.put("runs", run(2, phase="Starting"))
+    desk.intake.seen("runs", run(2, phase="Starting"))
+    assert desk.take() == set()
+
+
+def test_a_pod_wakes_its_run_only_when_a_decision_could_change(desk: Desk) -> None:
+    desk.intake.seen("pods", pod(1))
+    assert desk.take() == {"runs/ns/r"}
+    desk.intake.seen("pods", pod(2, ip="10.0.0.1"))
+    assert desk.take() == set()
+    desk.intake.seen("pods", pod(3, phase="Running"))
+    assert desk.take() == {"runs/ns/r"}
+    desk.intake.seen("pods", pod(4, phase="Running"), gone=True)
+    assert desk.take() == {"runs/ns/r"}
+
+
+def test_a_run_that_left_the_watch_because_it_ended_needs_no_further_look(desk: Desk) -> None:
+    desk.intake.seen("runs", run(1))
+    desk.cache.put("runs", run(2, phase="Succeeded"))
+    desk.take()
+    desk.intake.seen("runs", run(2, phase="Running"), gone=True)
+    assert desk.take() == set()
+
+
+def test_an_ended_run_that_still_has_our_finalizer_is_looked_at(desk: Desk) -> None:
+    desk.cache.put("runs", run(2, phase="Succeeded", finalizers=[FINALIZER]))
+    desk.intake.seen("runs", run(2, phase="Running"), gone=True)
+    assert "runs/ns/r" in desk.take()
+
+
+def test_a_new_thread_or_agent_wakes_the_runs_that_may_have_waited_for_it(desk: Desk) -> None:
+    desk.cache.put("runs", run(1, "waiting", phase="Pending"))
+    desk.cache.put("runs", run(2, "busy", phase="Running"))
+    desk.intake.seen("agents", other("a"))
+    assert desk.take() == {"agents/ns/a", "runs/ns/waiting"}
+    desk.intake.seen("threads", other("t"))
+    assert desk.take() == {"threads/ns/t", "runs/ns/waiting", "runs/ns/busy"}
+
+
+def test_what_a_full_list_no_longer_has_is_forgotten_and_looked_at(desk: Desk) -> None:
+    desk.cache.put("runs", run(1))
+    desk.intake.vanished("runs", "ns", "r")
+    assert "runs/ns/r" in desk.take()
+    assert desk.cache.get("runs", "ns", "r") is None
+    desk.intake.vanished("runs", "ns", "r")
+    assert desk.take() == set()
+
+
+def test_nudges_for_one_run_cannot_hurry_the_operator(desk: Desk) -> None:
+    desk.cache.put("runs", run(1))
+    key = Key(Kind.RUN, "ns", "r")
+    desk.intake.nudged("u-r")
+    desk.intake.nudged("u-r")
+    assert desk.later == [(key, 0.0), (key, pytest.approx(NUDGE_PAUSE))]
+    desk.now += 10
+    desk.intake.nudged("u-r")
+    assert desk.later[-1] == (
+        key,
+        pytest.approx(0.0, abs=1e-9) if desk.later[-1][1] >= 0 else desk.later[-1][1],
+    )
+
+
+def test_a_nudge_for_a_run_we_do_not_know_is_ignored(desk: Desk) -> None:
+    desk.intake.nudged("somebody-elses")
+    assert desk.later == []
