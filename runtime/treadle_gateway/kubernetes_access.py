@@ -29,6 +29,8 @@ class KubernetesAccess:
         self._authorization = client.AuthorizationV1Api(api)
 
     async def authenticate(self, token: str) -> Identity | None:
+        if not token:  # the API server calls that a bad request
+            return None
         for audiences in ([AUDIENCE], None):
             review = client.V1TokenReview(spec=client.V1TokenReviewSpec(token=token, audiences=audiences))
             async with _translated():
@@ -77,12 +79,12 @@ async def _translated() -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def open_access() -> AsyncIterator[KubernetesAccess]:
-    """From the pod's ServiceAccount, else from the kubeconfig."""
+async def open_access(kubeconfig: str | None = None) -> AsyncIterator[KubernetesAccess]:
+    """From the pod's ServiceAccount, else from `kubeconfig` or the user's own."""
     configuration = client.Configuration()
     try:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException:
-        await config.load_kube_config(client_configuration=configuration)
+        await config.load_kube_config(kubeconfig, client_configuration=configuration)
     async with client.ApiClient(configuration) as api:
         yield KubernetesAccess(api)

@@ -28,16 +28,19 @@ POLLING = Pace(polling=0.1, store_outage=1.0)
 
 @dataclass
 class FakeAccess:
-    """Knows two tokens; `rights` holds (user, namespace) pairs. Proven by the same tests as the real one."""
+    """Knows some tokens; `rights` holds (user, namespace, run), run "*" for all.
+
+    Proven by the same tests as the real one (`support.access_contract`).
+    """
 
     users: dict[str, Identity] = field(default_factory=dict)
-    rights: set[tuple[str, str]] = field(default_factory=set)
+    rights: set[tuple[str, str, str]] = field(default_factory=set)
     down: bool = False
     asked: int = 0
 
     def add(self, token: str, name: str, *namespaces: str) -> None:
         self.users[token] = Identity(name, f"uid-of-{name}", ("system:authenticated",))
-        self.rights |= {(name, namespace) for namespace in namespaces}
+        self.rights |= {(name, namespace, "*") for namespace in namespaces}
 
     async def authenticate(self, token: str) -> Identity | None:
         self._ask()
@@ -45,7 +48,7 @@ class FakeAccess:
 
     async def may_get_run(self, identity: Identity, namespace: str, name: str) -> bool:
         self._ask()
-        return (identity.name, namespace) in self.rights
+        return bool({(identity.name, namespace, "*"), (identity.name, namespace, name)} & self.rights)
 
     def _ask(self) -> None:
         self.asked += 1
