@@ -83,7 +83,7 @@ def translate(error: BaseException) -> StoreError:
         ):
             return StoreRejected("InvalidArgument", str(error))
         case ConnectionRefusedError() | FileNotFoundError():
-            return StoreUnavailable(str(error), maybe_committed=False)
+            return StoreUnavailable(str(error) or "the server refused the connection", maybe_committed=False)
         case (
             asyncpg.InterfaceError() | asyncpg.InternalClientError() | TimeoutError() | OSError() | EOFError()
         ):
