@@ -140,7 +140,11 @@ def _first(kind: type[_M], *layers: Any) -> _M:
 
 
 def _workspace(agent: AgentSpec) -> ResolvedWorkspace:
-    return _first(ResolvedWorkspace, agent.workspace)
+    """A file's limit that nobody gave is never above the limit of all files together."""
+    limits = _first(ResolvedWorkspace, agent.workspace)
+    if limits.max_file_bytes <= limits.max_bytes:
+        return limits
+    return limits.model_copy(update={"max_file_bytes": limits.max_bytes})
 
 
 def _lease(agent: AgentSpec) -> ResolvedLease:
@@ -186,9 +190,6 @@ def _check(settings: ResolvedRun) -> None:
         ),
         "lease.renewSeconds must be at most a third of lease.durationSeconds": (
             3 * settings.lease.renew_seconds > settings.lease.duration_seconds
-        ),
-        "workspace.maxFileBytes must not be greater than workspace.maxBytes": (
-            settings.workspace.max_file_bytes > settings.workspace.max_bytes
         ),
         "delivery.requirement All needs at least one pattern in delivery.artifacts": (
             settings.delivery.requirement == "All" and not settings.delivery.artifacts

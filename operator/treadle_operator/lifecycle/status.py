@@ -26,7 +26,9 @@ from treadle_operator.lifecycle.conditions import (
 )
 from treadle_operator.lifecycle.world import PodView, RunWorld
 
-_RIDERS = (
+Riders = tuple[tuple[str, ...], ...]
+"""Paths in a status, of one or two names."""
+_RIDERS: Riders = (
     ("agent",),
     ("checkpoint",),
     ("usage",),
@@ -227,18 +229,18 @@ def _natural(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def carry(before: Mapping[str, Any], after: Status) -> Status:
+def carry(before: Mapping[str, Any], after: Status, riders: Riders = _RIDERS) -> Status:
     """`after`, or what stands where only riders differ: they wait for the next write."""
     if before == after:
         return after
-    if before and _without_riders(before) == _without_riders(after):
+    if before and _without(riders, before) == _without(riders, after):
         return dict(before)
     return after
 
 
-def _without_riders(status: Mapping[str, Any]) -> Status:
+def _without(riders: Riders, status: Mapping[str, Any]) -> Status:
     bare = {key: dict(value) if isinstance(value, Mapping) else value for key, value in status.items()}
-    for path in _RIDERS:
+    for path in riders:
         if len(path) == 1:
             bare.pop(path[0], None)
         elif isinstance(bare.get(path[0]), dict):

@@ -30,6 +30,7 @@ AGAIN = 10.0
 LET_GO_AFTER = 120.0
 """Seconds for which a deleted Thread waits for a store that does not answer."""
 
+_RIDERS = (("head",),)
 _OUTCOMES = {"success": "Success", "error": "Error", "timeout": "Timeout", "cancelled": "Cancelled"}
 
 
@@ -104,7 +105,7 @@ def _status(world: ThreadWorld, ready: tuple[str, str, str], *, stalled: bool = 
     if row is not None and row.active is not None:
         conditions.append(_condition(world, "Busy", TRUE, Reason.RUNNING, f"Run {row.active.name} may write"))
     status["conditions"] = conditions
-    return carry(world.status, status)
+    return carry(world.status, status, _RIDERS)
 
 
 def _condition(world: ThreadWorld, kind: str, status: str, reason: str, message: str) -> Condition:

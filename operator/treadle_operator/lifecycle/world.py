@@ -3,6 +3,7 @@
 Two clocks appear, and never a third:
 - `now` is the store's clock as far as the operator's own monotonic clock confirms it (never further ahead
   than the monotonic clock has moved since the first reading). A clock step therefore ends nothing (R97).
+  Times stored after a step ahead lie in its future; deadlines then go by what was watched (`Seen`).
 - every `..._for` is a number of seconds by the operator's monotonic clock since this process first saw the
   fact. It starts again at 0 when the operator restarts, so it can only make the operator wait longer.
 """

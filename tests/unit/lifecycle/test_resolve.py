@@ -82,7 +82,6 @@ def test_an_unset_renewal_is_a_quarter_of_the_duration() -> None:
     ("run", "agent", "field"),
     [
         ({"retry": {"backoffSeconds": 400}}, {}, "retry.backoffSeconds"),
-        ({}, {"workspace": {"maxBytes": 1024}}, "maxFileBytes"),
         ({"delivery": {"artifacts": []}}, ALL, "delivery.requirement All"),
     ],
 )  # fmt: skip
@@ -92,6 +91,11 @@ def test_settings_that_fit_alone_but_not_together_are_refused(
     found = problem(run_spec(**run), agent_spec(**agent))
     assert (found.reason, found.final) == (Reason.CONFIGURATION_INVALID, True)
     assert field in found.message
+
+
+def test_an_unset_limit_of_a_file_is_at_most_that_of_all_files() -> None:
+    _, settings = prepared(run_spec(), agent_spec(workspace={"maxBytes": 1024}))
+    assert (settings.workspace.max_bytes, settings.workspace.max_file_bytes) == (1024, 1024)
 
 
 def test_model_parameters_are_json() -> None:

@@ -85,6 +85,14 @@ def test_a_thread_shows_what_the_store_knows() -> None:
     assert again.status == decision.status
 
 
+def test_a_step_of_the_graph_alone_is_no_reason_to_write() -> None:
+    first = replace(idle, row=replace(ROW, head=Head("c-1", 1)))
+    before = decide_thread(first).status
+    assert before is not None
+    moved = replace(first, row=replace(ROW, head=Head("c-2", 2)), status=before)
+    assert decide_thread(moved).status == before
+
+
 def test_two_threads_with_one_id_stall_the_second() -> None:
     decision = decide_thread(replace(idle, row=None, conflict="other"))
     shown = ThreadObjectStatus.model_validate(decision.status)
