@@ -126,7 +126,7 @@ class Workspace(ApiModel):
     max_bytes: Int64 | None = Field(default=None, ge=1024, le=2**30)
     """All files together (64 MiB)."""
     max_file_bytes: Int64 | None = Field(default=None, ge=1024, le=BLOB_BYTES_LIMIT)
-    """One file (16 MiB)."""
+    """One file (16 MiB, or maxBytes where that is less)."""
     max_files: Int32 | None = Field(default=None, ge=1, le=10_000)
     """Number of files (1000)."""
 
