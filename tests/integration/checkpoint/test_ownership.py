@@ -12,8 +12,9 @@ from langgraph.checkpoint.base import CheckpointMetadata, empty_checkpoint
 from support.claims import Claimer
 from treadle_api.records import Capability, Event, FencingToken
 from treadle_runtime.checkpointer import TreadleSaver
+from treadle_runtime.sender import StepSender
 from treadle_store import checkpoints as store
-from treadle_store.errors import StaleToken, StoreError
+from treadle_store.errors import StaleToken, StoreError, StoreFailedOver
 from treadle_store.pool import Connection, Pool
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "run_events")
@@ -110,6 +111,24 @@ async def test_a_stale_owner_is_refused_and_changes_nothing(
 
     assert await content(admin) == before
     assert len(told) <= 1
+
+
+@pytest.mark.req("R93")
+async def test_another_incarnation_of_the_store_answers_nothing(
+    claimer: Claimer, agent_pool: Pool, admin: Connection
+) -> None:
+    capability = await claimer.new_run()
+    head = await fill(await TreadleSaver.open(agent_pool, capability))
+    before = await content(admin)
+    await admin.execute("UPDATE treadle.store_incarnation SET timeline = 'FFFFFFFF'")
+    for operation in OPERATIONS.values():
+        told: list[StoreError] = []
+        sender = StepSender(agent_pool, capability, on_stale=told.append)
+        saver = TreadleSaver(agent_pool, capability, sender)
+        with pytest.raises(StoreFailedOver):
+            await operation(saver, head)
+        assert told in ([], [sender.lost])
+    assert await content(admin) == before
 
 
 async def test_after_the_first_refusal_every_clone_is_dead_without_asking(
