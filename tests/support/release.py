@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import fcntl
+import hashlib
 import json
 import os
 import tempfile
@@ -15,7 +16,7 @@ from typing import Any, TextIO
 import pytest
 import pytest_asyncio
 
-from support.cluster import Cluster
+from support.cluster import Cluster, KubectlFailed
 from support.eventually import eventually
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "treadle"
@@ -142,12 +143,38 @@ async def treadle_release(cluster: Cluster) -> Release:
     It watches WATCHED alone, or it would act on the Runs of tests that bring their own operator.
     Gateway, Postgres and Redis are reachable on 127.0.0.1 by the cluster's port mappings.
     """
-    values = {
+    values: dict[str, Any] = {
         "agentNamespaces": WATCHED,
         "watchNamespaces": WATCHED,
         "createNamespaces": True,
         "gateway": {"service": {"type": "NodePort", "nodePort": 30080}},
         "devStores": {"enabled": True, "postgres": {"nodePort": 30432}, "redis": {"nodePort": 30379}},
     }
+    values["global"] = {"digest": _digest({**values, "images": images(cluster)})}
     async with one_at_a_time():
+        if await _is_there(cluster, values["global"]["digest"]):
+            return Release(cluster, NAME, NAMESPACE)
         return await install(cluster, NAME, NAMESPACE, values)
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """Of the chart and of what it is given: an equal release need not be upgraded."""
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
+    for file in sorted(path for path in CHART.rglob("*") if path.is_file()):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+async def _is_there(cluster: Cluster, digest: str) -> bool:
+    words = (NAME, "--namespace", NAMESPACE, "--output", "json")
+    try:
+        status = json.loads(await cluster.run("helm", "status", *words))
+        values = json.loads(await cluster.run("helm", "get", "values", *words))
+    except KubectlFailed:
+        return False
+    if status["info"]["status"] != "deployed" or values.get("global", {}).get("digest") != digest:
+        return False
+    for program in ("operator", "gateway"):
+        ready = ("rollout", "status", f"deployment/{NAME}-{program}", f"--timeout={READY_SECONDS}s")
+        await cluster.kubectl(*ready, namespace=NAMESPACE, seconds=READY_SECONDS + 10)
+    return True
