@@ -12,9 +12,10 @@ from support.simulator.agents import Pod
 from support.simulator.apiserver import ApiServer
 from support.simulator.chaos import Chaos
 from support.simulator.loop import Broken, Loop, Process
-from support.simulator.operators import Operator, settings
+from support.simulator.operators import Operator
 from support.simulator.store import Store
 from treadle_api.records import RunStatus
+from treadle_api.resolved import ResolvedRun
 
 BACKOFF_LIMIT = 2
 MAX_DISRUPTIONS = 4
@@ -51,7 +52,7 @@ class History:
         }
         self.api.thread = random.random() < 0.5
         live = random.random() < 0.5
-        config = settings(
+        config = _settings(
             lease={"duration_seconds": 10, "renew_seconds": 3},
             retry={
                 "backoff_limit": BACKOFF_LIMIT,
@@ -178,3 +179,7 @@ def play(seed: int, *, quiet: bool = False) -> Summary:
     except Exception as broken:
         broken.add_note(f"replay: PYTHONPATH=crds:operator:runtime:tests python -m support.simulator {seed}")
         raise
+
+
+def _settings(**changes: Any) -> dict[str, Any]:
+    return ResolvedRun.model_validate(changes).model_dump(mode="json")

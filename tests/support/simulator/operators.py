@@ -12,15 +12,16 @@ from typing import Any
 from support.simulator.agents import Pod
 from support.simulator.apiserver import ApiServer, PodBody, RunBody
 from support.simulator.loop import Broken, Loop, Process, Refused, Unavailable
+from support.simulator.memory import Memory
 from support.simulator.store import EPOCH, Store
 from treadle_api import names
 from treadle_api.records import RunStatus
-from treadle_api.resolved import ResolvedRun
 from treadle_operator.lifecycle import actions as act
 from treadle_operator.lifecycle import orphan, run
 from treadle_operator.lifecycle.world import (
     NO_LEASE,
     AgentFacts,
+    LeaseView,
     PodView,
     Prepared,
     RunObject,
@@ -32,20 +33,6 @@ THREAD = ThreadObject("team", "sales", "thread-uid", "reviewer", "sales")
 AGENT = AgentFacts("reviewer", 1, 30)
 POLL = 20.0
 StartPod = Callable[[Pod], None]
-
-
-@dataclass(slots=True)
-class Memory:
-    """What a process knows only as long as it lives: when it first saw something, by its monotonic clock."""
-
-    first: dict[Any, float] = field(default_factory=dict)
-    last: dict[Any, Any] = field(default_factory=dict)
-
-    def since(self, key: Any, value: Any, now: float) -> float:
-        """Seconds since `key` has had this value."""
-        if key not in self.last or self.last[key] != value:
-            self.last[key], self.first[key] = value, now
-        return now - self.first[key]
 
 
 @dataclass(slots=True)
@@ -181,9 +168,10 @@ class Operator:
         self.looked_at[uid] = body
         views = tuple(self._pod(p.view, now) for p in sorted(pods, key=lambda p: p.view.attempt))
         lease_body = self.api.leases.get(uid)
-        lease = lease_body.view if lease_body is not None else NO_LEASE
+        found = lease_body.view if lease_body is not None else NO_LEASE
         version = lease_body.version if lease_body is not None else None
-        lease = replace(lease, silent_for=memory.since(("lease", uid), version, now))
+        silent_for = memory.since(("lease", uid), version, now)
+        lease = LeaseView(found.exists, found.holder, found.pod, silent_for)
         yield from self._rest()
         record, down = None, None
         try:
@@ -215,6 +203,8 @@ class Operator:
     def _pod(self, view: PodView, now: float) -> PodView:
         dead = self.memory.since(("pod", view.uid), view.alive, now)
         waiting = view.waiting
+        if view.alive and waiting is None:
+            return view
         if waiting is not None:
             waiting = replace(waiting, seen_for=self.memory.since(("waiting", view.uid), waiting.reason, now))
         return replace(view, dead_for=0.0 if view.alive else dead, waiting=waiting)
@@ -293,7 +283,3 @@ def _irreversible(decision: act.Decision) -> bool:
         return True
     conditions = (decision.status or {}).get("conditions", ())
     return any(c["type"] == "Finished" for c in conditions)
-
-
-def settings(**changes: Any) -> dict[str, Any]:
-    return ResolvedRun.model_validate(changes).model_dump(mode="json")
