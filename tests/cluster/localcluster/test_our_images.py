@@ -60,8 +60,8 @@ async def ended(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
 
 
 IMPORTS = {
-    "operator": "kopf, kubernetes.client, starlette, asyncpg, redis, treadle_api, treadle_operator, treadle_store",
-    "runtime": "langgraph.graph, langchain, asyncpg, redis, pykube, treadle_api, treadle_store, treadle_runtime",
+    "operator": "kopf, kubernetes.client, starlette, treadle_operator, treadle_gateway, treadle_store",
+    "runtime": "langgraph.graph, langchain, asyncpg, redis, pykube, treadle_runtime, treadle_store",
 }
 
 
@@ -141,3 +141,19 @@ async def test_a_pod_over_its_memory_limit_is_killed_for_it(cluster: Cluster, na
     await cluster.apply(hungry, namespace=namespace)
     state = await ended(cluster, namespace, "hungry")
     assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137)
+
+
+async def test_a_claim_of_the_default_storage_class_is_written_by_an_ordinary_user(
+    cluster: Cluster, namespace: str
+) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "kept"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "16Mi"}}},
+    }
+    writer = pod("writer", cluster.image("runtime"), ["sh", "-c", "echo kept > /data/file && cat /data/file"])
+    writer["spec"]["volumes"][1] = {"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}
+    await cluster.apply(claim, writer, namespace=namespace)
+    assert (await ended(cluster, namespace, "writer"))["exitCode"] == 0
+    assert (await cluster.kubectl("logs", "writer", namespace=namespace)).strip() == "kept"
