@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 
 from . import cluster, debian, images, load, node_image, private_engine
 from .cluster import Tools
@@ -113,7 +114,11 @@ def exports(layout: Layout, settings: Settings) -> dict[str, str]:
     """The variables by which others use the cluster."""
     if settings.existing:
         prefix, tag = settings.image_prefix, settings.image_tag
-        return {_variable(key): f"{prefix}/treadle-{key}:{tag}" for key in images.KEYS}
+        context = {
+            "KUBECONFIG": os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config"),
+            "TREADLE_CLUSTER_NAME": settings.name,
+        }
+        return context | {_variable(key): f"{prefix}/treadle-{key}:{tag}" for key in images.KEYS}
     state = State.read(layout.state_file)
     running = state.clusters.get(settings.name)
     if running is None:

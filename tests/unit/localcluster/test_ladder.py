@@ -48,11 +48,16 @@ def test_an_offline_machine_asks_no_registry(monkeypatch: pytest.MonkeyPatch) ->
     assert Asked.times == 0
 
 
-def test_an_existing_cluster_finds_our_images_under_its_prefix(tmp_path: Path) -> None:
+def test_an_existing_cluster_finds_our_images_under_its_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/their/config")
     existing = settings(
         TREADLE_CLUSTER="existing", TREADLE_IMAGE_PREFIX="images.example", TREADLE_IMAGE_TAG="v1"
     )
     assert exports(Layout(tmp_path), existing) == {
+        "KUBECONFIG": "/their/config",
+        "TREADLE_CLUSTER_NAME": "treadle",
         "TREADLE_OPERATOR_IMAGE": "images.example/treadle-operator:v1",
         "TREADLE_RUNTIME_IMAGE": "images.example/treadle-runtime:v1",
         "TREADLE_DEVSTORE_IMAGE": "images.example/treadle-devstore:v1",
