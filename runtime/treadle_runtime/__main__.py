@@ -13,14 +13,7 @@ from treadle_runtime.endings import AttemptOver, Misconfigured
 from treadle_runtime.keeperlink import KeeperGone, KeeperLink
 from treadle_runtime.settings import Settings, SettingsError
 from treadle_runtime.termination import explain
-from treadle_store.errors import (
-    SchemaMismatch,
-    StaleToken,
-    StoreError,
-    StoreFailedOver,
-    StoreRejected,
-    StoreUnavailable,
-)
+from treadle_store.errors import SchemaMismatch, StaleToken, StoreError
 
 log = logging.getLogger("treadle.agent")
 
@@ -29,11 +22,7 @@ _DEFAULTS = {
     "LANGSMITH_TRACING": "false",
     "LANGCHAIN_TRACING_V2": "false",
 }
-_REASONS: dict[type[StoreError], Reason] = {
-    SchemaMismatch: Reason.SCHEMA_MISMATCH,
-    StoreFailedOver: Reason.STORE_UNAVAILABLE,
-    StoreUnavailable: Reason.STORE_UNAVAILABLE,
-}
+_REASONS: dict[type[StoreError], Reason] = {SchemaMismatch: Reason.SCHEMA_MISMATCH}
 
 
 async def _run(settings: Settings) -> ExitCode:
@@ -67,21 +56,22 @@ def main() -> int:
         settings = Settings.from_environment(os.environ)
         return int(asyncio.run(_run(settings)))
     except SettingsError as error:
-        explain(Reason.CONFIGURATION_INVALID, str(error))
-        code = ExitCode.CONFIGURATION
+        return _unanswered(ExitCode.CONFIGURATION, Reason.CONFIGURATION_INVALID, error)
     except StaleToken as error:
         log.warning("fenced", extra=logs.fields(error=str(error)))
         return int(ExitCode.FENCED)
     except KeeperGone as error:
         log.warning("keeper gone", extra=logs.fields(error=str(error)))
         return int(ExitCode.TRY_AGAIN)
-    except StoreRejected as error:
-        explain(Reason.STORE_UNAVAILABLE, f"the store refuses this agent: {error}")
-        code = ExitCode.TRY_AGAIN
     except StoreError as error:
-        explain(_REASONS.get(type(error), Reason.STORE_UNAVAILABLE), str(error))
-        code = ExitCode.TRY_AGAIN
-    log.error("agent ends without an answer", extra=logs.fields(code=int(code)), exc_info=True)
+        return _unanswered(ExitCode.TRY_AGAIN, _REASONS.get(type(error), Reason.STORE_UNAVAILABLE), error)
+
+
+def _unanswered(code: ExitCode, reason: Reason, error: Exception) -> int:
+    log.error(
+        "agent ends without an answer", extra=logs.fields(code=int(code), reason=reason, error=str(error))
+    )
+    explain(reason, str(error))
     return int(code)
 
 

@@ -17,7 +17,7 @@ from support.eventually import eventually
 from support.lease_server import LeaseServer
 from support.stores import Store
 from treadle_api import contract
-from treadle_api.names import lease_name, pod_name
+from treadle_api.names import lease_name, pod_name, stream_key
 from treadle_api.records import (
     Admission,
     AdmitFile,
@@ -35,7 +35,8 @@ from treadle_runtime.serde import StrictSerializer
 from treadle_runtime.termination import ENV_TERMINATION_PATH
 from treadle_store import events, receipts, runs, threads
 from treadle_store.pool import Connection, Pool
-from treadle_store.streams import Wire
+from treadle_store.stream_client import Client, decode
+from treadle_store.streams import Wire, WireFrame, WireUnavailable
 
 _SOURCES = ("crds", "runtime", "tests")
 
@@ -106,8 +107,9 @@ class Harness:
     leases: LeaseServer
     folder: Path
     namespace: str
-    wire: Wire | None = None
-    stream_address: str | None = None
+    wire: Wire
+    redis_url: str
+    """Redis as its administrator; agents get its address without credentials."""
     pods: list[Pod] = field(default_factory=list)
 
     async def admit(
@@ -155,7 +157,7 @@ class Harness:
         )
         assert assigned is not None, "the assignment lost its race, in a test that races nobody"
         run.token = assigned.token
-        if self.wire is not None:
+        with contextlib.suppress(WireUnavailable):  # as for the operator: losing it costs latency
             await self.wire.grant(self.namespace, run.thread_id, row.log, assigned.token, assigned.fence_key)
         lease = lease_name(run.run_id)
         if (self.namespace, lease) in self.leases.leases:
@@ -185,7 +187,7 @@ class Harness:
             contract.ENV_STORE_DSN: self.store.agent,
             contract.ENV_WORKSPACE: str(folder / "workspace"),
             contract.ENV_DRAIN_SECONDS: "20",
-            **({contract.ENV_STREAM_URL: self.stream_address} if self.stream_address else {}),
+            contract.ENV_STREAM_URL: f"redis://{self.redis_url.rpartition('@')[2].removeprefix('redis://')}",
             **(environment or {}),
         }
         with (folder / "log").open("wb") as log:
@@ -216,22 +218,22 @@ class Harness:
             point = remaining.pop(0) if remaining else ""
             loss = None if run.attempt == 0 else LossClass.RETRY
             pod = await self.attempt(run, loss=loss, failpoints=point)
-            code = await self._over(pod, within)
+            code = await pod.ended(within)
             if await self.receipt(run) is not None:
                 return number
             assert code != contract.ExitCode.CONFIGURATION, pod.log
         raise AssertionError(f"no receipt after {run.attempt} attempts\n{self.pods[-1].log}")
 
-    async def _over(self, pod: Pod, within: float) -> int:
-        """Wait for the pod's end, or take a stopped one for lost."""
-        waiting = asyncio.create_task(pod.ended(within))
-        while not waiting.done():
-            await asyncio.wait({waiting}, timeout=0.1)
+    async def stopped(self, pod: Pod, within: float = 60) -> None:
+        """Wait until the agent has stopped itself, then stop its keeper: the whole pod is frozen."""
+
+        async def probe() -> bool:
             agent = pod.agent()
-            if agent is not None and _state(agent) == "T":
-                waiting.cancel()
-                return -signal.SIGSTOP
-        return waiting.result()
+            assert pod.process.returncode is None, pod.log
+            return agent is not None and _state(agent) == "T"
+
+        await eventually(probe, "the agent stops at its failpoint", within=within)
+        pod.kill("keeper", signal.SIGSTOP)
 
     async def receipt(self, run: Run) -> Receipt | None:
         return await receipts.read_receipt(self.operator, run.run_id)
@@ -254,6 +256,28 @@ class Harness:
             return sum(event.type == kind for event in await self.log(run)) >= count
 
         await eventually(probe, f"{count} x {kind} in the log", within=within)
+
+    async def agent_gone(self, pid: int, within: float = 60) -> None:
+        """Wait until a process is gone or a zombie that its stopped parent has not reaped."""
+
+        async def probe() -> bool:
+            return _state(pid) in ("", "Z")
+
+        await eventually(probe, f"process {pid} ends", within=within)
+
+    async def frames(self, run: Run) -> list[WireFrame]:
+        """Everything that the thread's stream holds."""
+        client = Client(self.redis_url, name="test")
+        try:
+            row = await threads.read_thread(self.operator, run.thread_id)
+            assert row is not None
+            entries = await client.call(
+                "XRANGE", stream_key(self.namespace, run.thread_id, row.log), "-", "+"
+            )
+        finally:
+            await client.close()
+        frames = [decode(identity, fields) for identity, fields in entries]
+        return [frame for frame in frames if frame is not None]
 
     async def state(self, run: Run) -> dict[str, Any]:
         """The thread's channels as its newest checkpoint has them, read past the fence."""

@@ -1,8 +1,8 @@
 """A keeper over a stub instead of the agent: `python -m support.keeper_driver FOLDER MODE`.
 
-The stub speaks the pipe's protocol, writes what it saw into FOLDER, and does what MODE says: `work` until it
-is told to stop, `hang` without a heartbeat, `deaf` to SIGTERM, `orphan` (leaves a grandchild and a zombie), or
-`exit` with 75 once it holds the Lease.
+The stub speaks the pipe's protocol, writes what it saw into FOLDER, and does what MODE says: `work` until
+it is told to stop, `hang` without a heartbeat, `deaf` to SIGTERM, `orphan` (leaves a grandchild and a
+zombie), or `exit` with 75 once it holds the Lease.
 """
 
 import contextlib

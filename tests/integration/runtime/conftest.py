@@ -30,15 +30,9 @@ async def harness(
             tmp_path,
             namespace,
             wire,
-            _address(redis_url),
+            redis_url,
         )
         try:
             yield made
         finally:
             await made.close()
-
-
-def _address(url: str) -> str:
-    """The URL without credentials, as an agent namespace's Secret has it."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -1,12 +1,12 @@
 """Whatever ends an attempt, and wherever: files and messages are those of an undisturbed run."""
 
 import random
-from collections import Counter
 from typing import Any
 
 import pytest
 
-from support.agent_process import Harness, Run
+from support.agent_process import Harness
+from support.runs import check_the_log, outcome
 from support.scripts import NOTES, configuration, review
 from treadle_runtime.failpoints import POINTS
 
@@ -21,7 +21,7 @@ _REACHED = {
     "before_checkpoint": 17,
     "after_checkpoint": 17,
 }
-_SEEDS = {"kill": 20261130, "kill_keeper": 7, "stop": 42, "term": 3}
+_SEEDS = {"kill": 20261130, "kill_keeper": 7, "term": 3}
 
 
 def points(deed: str, count: int) -> list[str]:
@@ -32,46 +32,6 @@ def points(deed: str, count: int) -> list[str]:
         point = chosen.choice(sorted(_REACHED))
         found.append(f"{point}@{chosen.randint(1, _REACHED[point])}={deed}")
     return found
-
-
-async def outcome(harness: Harness, run: Run) -> dict[str, Any]:
-    """What must not depend on how many attempts it took."""
-    state = await harness.state(run)
-    receipt = await harness.settled(run)
-    return {
-        "messages": [
-            (m.type, m.content, [(c["id"], c["name"], c["args"]) for c in getattr(m, "tool_calls", [])])
-            for m in state["messages"]
-        ],
-        "todos": state["todos"],
-        "artifacts": state["artifacts"],
-        "files": await harness.files(run),
-        "outcome": receipt.payload["outcome"],
-        "receipt_files": receipt.payload["artifacts"],
-        "produced": receipt.payload["produced"],
-    }
-
-
-async def check_the_log(harness: Harness, run: Run) -> None:
-    """One receipt, no event twice, no message told twice, steps without a gap, nothing late."""
-    log = await harness.log(run)
-    assert [event.seq for event in log] == list(range(1, len(log) + 1))
-    kinds = Counter(event.type for event in log)
-    assert kinds["run.end"] == kinds["run.delivery"] == kinds["run.input"] == 1
-    assert [log[-2].type, log[-1].type] == ["run.end", "run.delivery"]
-    told = Counter(event.payload["id"] for event in log if event.type == "message")
-    assert set(told.values()) == {1}
-    state = await harness.state(run)
-    # Parallel tools are told in the order in which they ended, and stand in the state in that of their calls.
-    assert set(told) == {message.id for message in state["messages"]}
-    steps = await harness.steps(run)
-    assert steps == list(range(-1, len(steps) - 1))
-    receipts = await harness.admin.fetchval(
-        "SELECT count(*) FROM treadle.receipts WHERE run_id = $1", run.run_id
-    )
-    assert receipts == 1
-    tokens = [event.token for event in log]
-    assert tokens == sorted(tokens), "a row of an older token behind a newer one is a late write"
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_a_null_history_and_an_unknown_removal_are_errors() -> None:
 
 def test_a_message_without_an_id_gets_one_and_a_chunk_becomes_a_message() -> None:
     state = merge_messages(
-        [], [HumanMessage("hi"), AIMessageChunk("there", id="c"), {"role": "user", "content": "x"}]
+        [], [HumanMessage("hi"), AIMessageChunk(content="there", id="c"), {"role": "user", "content": "x"}]
     )
     assert all(message.id for message in state)
     assert type(state[1]) is AIMessage
