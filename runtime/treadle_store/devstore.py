@@ -29,6 +29,7 @@ from treadle_store.migrate import connect
 
 DATABASE: Final = "treadle"
 _INSTALL: Final = "install both: apt-get install postgresql redis-server util-linux"
+_SERVER_USER: Final = "user postgres" if os.geteuid() == 0 else "you"
 _START_SECONDS: Final = 60
 _STOP_SECONDS: Final = 20
 _SPEED: Final = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
@@ -187,7 +188,10 @@ class DevStore:
         )
         self._servers.remove(made)
         if await made.wait() != 0:
-            raise DevStoreError(f"initdb failed:\n{self._tail('initdb.log')}")
+            raise DevStoreError(
+                f"initdb failed ({self._folder} must be reachable by {_SERVER_USER}):\n"
+                f"{self._tail('initdb.log')}"
+            )
         password.unlink()
 
     async def _start_redis(self, durable: bool) -> None:

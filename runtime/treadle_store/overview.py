@@ -54,8 +54,7 @@ async def view_thread(db: Executor, namespace: str, thread_key: str) -> ThreadOv
           FROM treadle.threads t
           LEFT JOIN treadle.runs a ON a.run_id = t.active_run
           LEFT JOIN LATERAL (
-            SELECT x.checkpoint_id, CASE WHEN jsonb_typeof(x.metadata -> 'step') = 'number'
-                                         THEN (x.metadata ->> 'step')::integer END AS step
+            SELECT x.checkpoint_id, substring(x.metadata ->> 'step' FROM '^-?[0-9]{1,9}$')::integer AS step
               FROM treadle.checkpoints x WHERE x.thread_id = t.thread_id AND x.checkpoint_ns = ''
              ORDER BY x.token DESC, x.checkpoint_id DESC LIMIT 1) c ON true
           LEFT JOIN LATERAL (

@@ -252,7 +252,7 @@ BEGIN
   SELECT x.v ->> 'type' AS type, x.v ->> 'task' AS task, x.v -> 'payload' AS payload INTO bad
     FROM jsonb_array_elements(p_events) x (v)
    WHERE (x.v ->> 'id') IS NULL
-      OR coalesce(length(x.v ->> 'type') NOT BETWEEN 1 AND 64, true)
+      OR coalesce(x.v ->> 'type' !~ '^[a-z][a-z0-9._-]{0,63}$', true)
       OR x.v ->> 'type' IN ('run.end', 'run.delivery')
       OR length(x.v ->> 'task') > 256
       OR coalesce(jsonb_typeof(x.v -> 'payload') <> 'object', true)
@@ -262,7 +262,8 @@ BEGIN
     PERFORM treadle.reject('ReservedType', format('event type %s is written by a settlement only', bad.type));
   ELSIF FOUND THEN
     PERFORM treadle.reject('EventInvalid',
-      'an event needs an id, a type of 1 to 64 characters, a task of at most 256, and an object of at most 512 kB as payload');
+      'an event needs an id, a type like tool.result (at most 64 characters), a task of at most 256, and an object of '
+      'at most 512 kB as payload');
   END IF;
   IF p_retry THEN  -- one index probe per id: an "= ANY" look-up would scan the thread under stale statistics
     SELECT coalesce(jsonb_agg(x.v ORDER BY x.n), '[]') INTO p_events
@@ -1396,10 +1397,7 @@ CREATE VIEW treadle.run_records AS
            FROM treadle.run_attempts n
           WHERE n.run_id = r.run_id) a
      LEFT JOIN LATERAL ( SELECT c.checkpoint_id,
-                CASE
-                    WHEN jsonb_typeof(c.metadata -> 'step'::text) = 'number'::text THEN (c.metadata ->> 'step'::text)::integer
-                    ELSE NULL::integer
-                END AS step
+            "substring"(c.metadata ->> 'step'::text, '^-?[0-9]{1,9}$'::text)::integer AS step
            FROM treadle.checkpoints c
           WHERE r.attempt > 0 AND c.thread_id = r.thread_id AND c.checkpoint_ns = ''::text AND (r.ended_at IS NULL OR c.checkpoint_id = (q.payload ->> 'checkpoint'::text))
           ORDER BY c.token DESC, c.checkpoint_id DESC

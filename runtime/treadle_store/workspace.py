@@ -1,5 +1,6 @@
 """The workspace plane: content-addressed blobs and fenced manifests; artifacts for whoever downloads them."""
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ from treadle_store.sanitise import clean
 from treadle_store.statement import fenced, fetch_one
 
 _FILE_MODE = 0o644
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(; charset=[\w-]{1,40})?")
 
 
 def entries_from_json(entries: Sequence[Json]) -> tuple[ManifestEntry, ...]:
@@ -87,7 +89,9 @@ async def read_artifact(db: Executor, run_id: RunUID, path: str) -> tuple[Manife
         SELECT a.entry, b.data
           FROM treadle.receipts q
           JOIN treadle.runs r ON r.run_id = q.run_id
-         CROSS JOIN LATERAL jsonb_array_elements(q.payload -> 'artifacts') a (entry)
+         CROSS JOIN LATERAL jsonb_array_elements(
+           CASE WHEN jsonb_typeof(q.payload -> 'artifacts') = 'array' THEN q.payload -> 'artifacts' END
+         ) a (entry)
           JOIN treadle.thread_blobs tb
             ON tb.thread_id = r.thread_id AND tb.sha256 = decode(a.entry ->> 'sha256', 'hex')
           JOIN treadle.blobs b ON b.sha256 = tb.sha256
@@ -100,13 +104,15 @@ async def read_artifact(db: Executor, run_id: RunUID, path: str) -> tuple[Manife
     if row is None:
         return None
     entry: dict[str, Any] = row["entry"]
+    media_type = str(entry.get("media_type"))
     return (
         ManifestEntry(
             path=path,
             sha256=entry["sha256"],
             size=entry["bytes"],
             mode=_FILE_MODE,
-            media_type=entry.get("media_type") or "application/octet-stream",
+            # An agent wrote it, and it becomes a header.
+            media_type=media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream",
         ),
         row["data"],
     )

@@ -11,7 +11,8 @@ BEGIN
       NULL;  -- roles belong to the whole server: another database of ours may have made it
     END;
   END LOOP;
-  IF NOT pg_catalog.pg_has_role(current_user, 'treadle_owner', 'MEMBER') THEN
+  IF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
+    -- Since Postgres 16 whoever makes a role may administer it, and not become it.
     EXECUTE format('GRANT treadle_owner TO %I', current_user);
   END IF;
 END $$;

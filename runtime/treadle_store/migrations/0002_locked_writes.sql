@@ -124,7 +124,7 @@ BEGIN
   SELECT x.v ->> 'type' AS type, x.v ->> 'task' AS task, x.v -> 'payload' AS payload INTO bad
     FROM jsonb_array_elements(p_events) x (v)
    WHERE (x.v ->> 'id') IS NULL
-      OR coalesce(length(x.v ->> 'type') NOT BETWEEN 1 AND 64, true)
+      OR coalesce(x.v ->> 'type' !~ '^[a-z][a-z0-9._-]{0,63}$', true)
       OR x.v ->> 'type' IN ('run.end', 'run.delivery')
       OR length(x.v ->> 'task') > 256
       OR coalesce(jsonb_typeof(x.v -> 'payload') <> 'object', true)
@@ -134,7 +134,8 @@ BEGIN
     PERFORM treadle.reject('ReservedType', format('event type %s is written by a settlement only', bad.type));
   ELSIF FOUND THEN
     PERFORM treadle.reject('EventInvalid',
-      'an event needs an id, a type of 1 to 64 characters, a task of at most 256, and an object of at most 512 kB as payload');
+      'an event needs an id, a type like tool.result (at most 64 characters), a task of at most 256, and an object of '
+      'at most 512 kB as payload');
   END IF;
   IF p_retry THEN  -- one index probe per id: an "= ANY" look-up would scan the thread under stale statistics
     SELECT coalesce(jsonb_agg(x.v ORDER BY x.n), '[]') INTO p_events

@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +29,11 @@ def _alive(pid: int) -> bool:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder that the servers' user can reach."""
-    for closed in (tmp_path, *tmp_path.parents[:2]):
-        closed.chmod(0o711)
-    return tmp_path / "store"
+def folder() -> Iterator[Path]:
+    """A folder that the servers' user can reach; pytest's own is closed to it."""
+    with tempfile.TemporaryDirectory(prefix="treadle-test-") as made:
+        Path(made).chmod(0o711)
+        yield Path(made) / "store"
 
 
 async def test_a_data_directory_keeps_its_contents_and_passwords(folder: Path) -> None:
@@ -61,6 +63,14 @@ async def test_a_missing_program_is_named_with_what_to_install(monkeypatch: pyte
     monkeypatch.setattr(glob, "glob", lambda pattern: [])
     with pytest.raises(DevStoreError, match="initdb was not found"):
         devstore._program("initdb")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives the servers another user")
+async def test_a_folder_that_the_servers_cannot_reach_is_refused_with_the_reason(folder: Path) -> None:
+    folder.parent.chmod(0o700)
+    with pytest.raises(DevStoreError, match="must be reachable by user postgres"):
+        async with DevStore.start(folder):
+            pass
 
 
 async def test_the_servers_end_with_a_process_that_is_killed() -> None:

@@ -16,7 +16,7 @@ from support.invariants import violations
 from support.store_world import HOLDER, World, events, settle
 from support.stores import Store
 from treadle_api.records import Capability, FencingToken, ManifestEntry, RunUID, ThreadID
-from treadle_store import agent, steps, workspace
+from treadle_store import agent, checkpoints, runs, steps, workspace
 from treadle_store.errors import StaleToken, StoreRejected
 from treadle_store.events import append_events, list_events
 from treadle_store.pool import Connection
@@ -81,91 +81,6 @@ async def test_no_function_answers_to_a_guessed_capability(store: Store) -> None
             assert row is None or row.get("held") is False, (name, guess)
 
     assert await _fingerprint(admin) == before
-
-
-async def test_no_table_and_no_foreign_function_is_open(store: Store) -> None:
-    admin, attacker = await store.connect("admin"), await store.connect("agent")
-    tables = await admin.fetch(
-        "SELECT relname FROM pg_class WHERE relnamespace = 'treadle'::regnamespace AND relkind = 'r'"
-    )
-    for (table,) in tables:
-        for sql in (
-            "SELECT * FROM treadle.{}",
-            "DELETE FROM treadle.{}",
-            "INSERT INTO treadle.{} DEFAULT VALUES",
-        ):
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                await attacker.execute(sql.format(table))
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await attacker.fetch("SELECT * FROM treadle.run_records")
-    closed = await admin.fetch(
-        """SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'treadle'::regnamespace
-              AND NOT has_function_privilege('treadle_agent', p.oid, 'EXECUTE')"""
-    )
-    assert len(closed) >= 20
-    for (signature,) in closed:
-        name, kinds = signature.rstrip(")").split("(", 1)
-        nulls = ", ".join(f"NULL::{kind}" for kind in kinds.split(",") if kind)
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await attacker.fetch(f"SELECT {name}({nulls})")
-    for sql in (
-        "SET ROLE treadle_owner",
-        "SET ROLE treadle_operator",
-        "SET session_replication_role = replica",
-        "COPY (SELECT 1) TO PROGRAM 'true'",
-        "CREATE SCHEMA mine",
-        "CREATE TABLE public.mine (n int)",
-        "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
-    ):
-        with pytest.raises(asyncpg.PostgresError):
-            await attacker.execute(sql)
-
-
-async def test_public_may_execute_nothing_of_ours_and_every_function_pins_its_search_path(
-    store: Store,
-) -> None:
-    admin = await store.connect("admin")
-    ours = "FROM pg_proc p WHERE p.pronamespace = 'treadle'::regnamespace"
-
-    assert (
-        await admin.fetch(f"SELECT p.proname {ours} AND has_function_privilege('public', p.oid, 'EXECUTE')")
-        == []
-    )
-    pinned = await admin.fetch(f"SELECT p.proname, p.proconfig {ours} AND p.prosecdef")
-    assert [row for row in pinned if "search_path=pg_catalog, pg_temp" not in row["proconfig"]] == []
-    callable_by_programs = await admin.fetch(
-        f"""SELECT p.proname {ours} AND NOT p.prosecdef
-              AND (has_function_privilege('treadle_agent', p.oid, 'EXECUTE')
-                   OR has_function_privilege('treadle_operator', p.oid, 'EXECUTE')
-                   OR has_function_privilege('treadle_gateway', p.oid, 'EXECUTE'))"""
-    )
-    assert callable_by_programs == []
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT pg_terminate_backend(1)",
-        "SELECT pg_cancel_backend(1)",
-        "SELECT pg_try_advisory_lock(1)",
-        "SELECT pg_advisory_xact_lock(1)",
-        "SELECT lo_create(0)",
-        "SELECT lo_from_bytea(0, '\\x00')",
-        "SELECT pg_notify('a', 'b')",
-        "SELECT pg_logical_emit_message(false, 'a', 'b')",
-        "SELECT pg_export_snapshot()",
-        "SELECT * FROM pg_stat_activity",
-        "SELECT * FROM pg_stat_get_activity(NULL)",
-        "SELECT * FROM pg_locks",
-        "CREATE TEMPORARY TABLE threads (n int)",
-        "DO $$ BEGIN END $$",
-        "CREATE TABLE public.t (n int)",
-    ],
-)
-async def test_builtin_functions_that_disturb_others_are_refused(store: Store, sql: str) -> None:
-    attacker = await store.connect("agent")
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await attacker.execute(sql)
 
 
 async def test_temporary_tables_shadow_nothing_even_where_they_are_allowed(store: Store) -> None:
@@ -274,20 +189,6 @@ async def test_a_pod_key_is_good_for_its_own_attempt_until_another_pod_has_claim
     assert await agent.take_assignment(world.agent, assigned.pod_key, HOLDER[0]) is None
 
 
-async def test_the_gateway_reads_no_secret(store: Store) -> None:
-    gateway = await store.connect("gateway")
-    for sql in (
-        "SELECT fence_key FROM treadle.threads",
-        "SELECT key_hash FROM treadle.run_attempts",
-        "SELECT * FROM treadle.agent_pods",
-        "SELECT * FROM treadle.assign_run('r', 1, 0, 'p', NULL, NULL, NULL)",
-        "SELECT * FROM treadle.heartbeat(NULL, NULL, NULL, NULL)",
-    ):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await gateway.fetch(sql)
-    assert await gateway.fetch("SELECT * FROM treadle.run_records") == []
-
-
 async def test_nothing_of_ours_notifies_and_a_flood_of_notifications_stops_nothing(store: Store) -> None:
     world, mine, victim = await _pair(store)
     admin, attacker, listener = [await store.connect(role) for role in ("admin", "agent", "agent")]
@@ -313,6 +214,7 @@ async def test_values_that_are_no_json_object_harm_only_their_sender(store: Stor
         None, {}, "x", 7, [1], [{}], [{"id": fresh}], [None], [[]],
         [{"id": "no uuid", "type": "message", "payload": {}}],
         [{"id": fresh, "type": "message", "payload": []}],
+        [{"id": fresh, "type": "message\ndata: forged", "payload": {}}],
         [{"id": fresh, "type": "m" * 65, "payload": {}}],
         [{"id": fresh, "type": "message", "task": "t" * 257, "payload": {}}],
         [{"id": fresh, "type": "message", "payload": {"x": "y" * 600_000}}],
@@ -339,3 +241,26 @@ async def test_a_thousand_guesses_of_a_key_find_nothing(store: Store) -> None:
     )
     assert all(isinstance(answer, StaleToken) for answer in answers)
     assert await agent.heartbeat(world.agent, mine) is None
+
+
+async def test_nothing_an_agent_wrote_makes_the_reads_of_others_fail(store: Store) -> None:
+    world, mine, victim = await _pair(store)
+    steps_written: list[Any] = [1.5, 1e300, -(10**400), "x", None, [], {}, True, 7]
+    for number, step in enumerate(steps_written):
+        head = checkpoints.CheckpointRow("", f"{number:03}", None, {}, {"step": step})
+        await checkpoints.put_checkpoint(world.agent, mine, head)
+        records = await runs.read_runs(world.operator, [mine.run_id, victim.run_id])
+        assert set(records) == {mine.run_id, victim.run_id}
+        assert records[mine.run_id].checkpoint_step == (7 if step == 7 else None)
+    sha256 = await workspace.put_blob(world.agent, mine, b"data")
+    artifact = {"path": "a", "sha256": sha256, "bytes": 4, "media_type": "text/html\r\nSet-Cookie: x"}
+    strange = {"usage": [1], "model": {"a": 1}, "checkpoint": {"b": 2}, "reason": 5, "artifacts": [artifact]}
+    await settle(world.agent, mine, receipt=strange)
+    await settle(world.agent, victim, receipt={"artifacts": None})
+
+    gateway = await store.pool("gateway")
+    assert len(await runs.read_runs(gateway, [mine.run_id, victim.run_id])) == 2
+    found = await workspace.read_artifact(gateway, mine.run_id, "a")
+    assert found is not None
+    assert found[0].media_type == "application/octet-stream"
+    assert await workspace.read_artifact(gateway, victim.run_id, "a") is None

@@ -17,7 +17,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.req("R93")
 @pytest.mark.parametrize("change", CHANGES)
 async def test_every_function_refuses_on_another_incarnation(store: Store, change: str) -> None:
     world = World(await store.pool("operator"), await store.pool("agent"))
@@ -44,7 +43,6 @@ async def test_every_function_refuses_on_another_incarnation(store: Store, chang
         await agent.heartbeat(world.agent, cap)
 
 
-@pytest.mark.req("R93")
 @pytest.mark.parametrize("after_restore", [False, True])
 async def test_fencing_makes_the_server_current_and_every_old_owner_stale(
     store: Store, after_restore: bool

@@ -82,3 +82,26 @@ async def test_check_names_what_stands_open_and_how_to_close_it(store: Store) ->
 
     assert [line.split(" ", 2)[1] for line in found] == ["wal-and-queue"]
     assert "REVOKE EXECUTE" in found[0]
+
+
+async def test_an_owner_of_the_database_who_is_no_superuser_can_migrate(store_server: Server) -> None:
+    database, owner = "treadle_managed", "treadle_test_dba"
+    server = await migrate.connect(store_server.admin_dsn, wait=5)
+    password = store_server.passwords["agent"]
+    await server.execute(f"CREATE ROLE {owner} LOGIN CREATEROLE PASSWORD '{password}'")
+    await server.execute(f"CREATE DATABASE {database} OWNER {owner}")
+    address = store_server.admin_dsn.rsplit("@", 1)[1].split("/", 1)[0]
+    try:
+        managed = await migrate.connect(f"postgresql://{owner}:{password}@{address}/{database}", wait=5)
+        assert len(await migrate.migrate(managed)) == len(MIGRATIONS)
+        assert await migrate.migrate(managed) == []
+        open_now = {line.split(" ", 2)[1] for line in await migrate.problems(managed)}
+        await managed.close()
+
+        assert "temporary-objects" not in open_now, "the owner of a database may close that itself"
+        assert {"signals", "advisory-locks", "activity", "plpgsql"} <= open_now
+    finally:
+        await server.execute(f"DROP DATABASE {database} WITH (FORCE)")
+        await server.execute(f"REVOKE treadle_owner FROM {owner}")
+        await server.execute(f"DROP ROLE {owner}")
+        await server.close()
