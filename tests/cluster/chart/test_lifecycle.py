@@ -24,12 +24,12 @@ async def release(cluster: Cluster, treadle_release: Release, namespace: str) ->
 
 
 def _values(namespace: str, **more: Any) -> dict[str, Any]:
-    one = {"replicas": 1}
     return {
         "agentNamespaces": [namespace],
         "watchNamespaces": [namespace],
-        "operator": one,
-        "gateway": one,
+        "devStores": {"enabled": True, "persistence": {"enabled": True, "size": "256Mi"}},
+        "operator": {"replicas": 1},
+        "gateway": {"replicas": 1},
         **more,
     }
 
@@ -58,5 +58,7 @@ async def test_a_release_lives_from_install_to_uninstall(cluster: Cluster, relea
     words = ("uninstall", release.name, "--namespace", release.namespace, "--wait", "--timeout=120s")
     await cluster.run("helm", *words, seconds=150)
     assert await _helm_objects(cluster, release) == []
+    claims = await cluster.get("persistentvolumeclaims", namespace=release.namespace)
+    assert all("deletionTimestamp" in claim["metadata"] for claim in claims["items"])
     kept = json.loads(await cluster.kubectl("get", "crd", *_CRDS, "--output=json"))
     assert [crd["metadata"].get("deletionTimestamp") for crd in kept["items"]] == [None] * 3

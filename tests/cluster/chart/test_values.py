@@ -104,6 +104,24 @@ async def test_no_password_stands_in_a_pod(cluster: Cluster) -> None:
     assert all(len(word) == 32 and word not in others for word in words)
 
 
+async def test_agents_are_given_what_stands_in_the_users_own_secrets(
+    cluster: Cluster, namespace: str
+) -> None:
+    literals = (
+        "--from-literal=agent-dsn=postgresql://a@db/t",
+        "--from-literal=agent-url=rediss://wire:6380/0",
+    )
+    await cluster.kubectl("create", "secret", "generic", "mine", *literals, namespace=namespace)
+    given = "postgres.existingSecret=mine,redis.existingSecret=mine,crds.install=false"
+    words = ("--dry-run=server", "--set", given, "--set", f"agentNamespaces={{{namespace}}}")
+    rendered = await _render(cluster, *words, namespace=namespace)
+    secrets = {o["metadata"]["name"]: o["stringData"] for o in rendered if o["kind"] == "Secret"}
+    assert secrets == {
+        "treadle-store": {"dsn": "postgresql://a@db/t"},
+        "treadle-stream": {"url": "rediss://wire:6380/0"},
+    }
+
+
 async def test_redis_runs_as_the_store_wants_it(cluster: Cluster) -> None:
     rendered = await _render(cluster, *DEV)
     redis = next(
