@@ -23,7 +23,7 @@ from treadle_api.thread import Thread
 KINDS: tuple[type[Agent] | type[Thread] | type[Run], ...] = (Agent, Thread, Run)
 
 _ROOT = Path(__file__).resolve().parents[2]
-_HEADER = "# Generated from crds/treadle_api by `make crds`; edit the models, not this file.\n"
+_HEADER = "# Generated from crds/treadle_api by `make generate`; edit the models, not this file.\n"
 _README_BEGIN = "<!-- generated: begin -->\n"
 _README_END = "<!-- generated: end -->\n"
 
@@ -127,7 +127,7 @@ def main() -> int:
     stale = [(path, text) for path, text in generated() if not path.exists() or path.read_text() != text]
     for path, text in stale:
         if check:
-            print(f"{path.relative_to(_ROOT)} is stale: run `make crds`", file=sys.stderr)
+            print(f"{path.relative_to(_ROOT)} is stale: run `make generate`", file=sys.stderr)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

@@ -1,7 +1,11 @@
 """Our kinds on the cluster's API server: as they are, and under a group that no operator watches."""
 
+import asyncio
+import fcntl
 import json
+import os
 import secrets
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -31,12 +35,21 @@ async def installed(cluster: Cluster) -> Cluster:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def unwatched_kinds(cluster: Cluster) -> AsyncIterator[Cluster]:
-    """The cluster, while it serves our kinds under a group that no operator watches too."""
+    """The cluster, while it serves our kinds under a group that no operator watches too.
+
+    Pytest's processes share them: whoever leaves last takes them away.
+    """
     items = [unwatched(definition(model)) for model in KINDS]
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    await _install(cluster, "--filename", "-", stdin=listed)
-    yield cluster
-    await cluster.kubectl("delete", "--filename", "-", "--ignore-not-found", "--wait=false", stdin=listed)
+    with (Path(tempfile.gettempdir()) / f"treadle-cases-{os.getuid()}.lock").open("w") as users:
+        await asyncio.to_thread(fcntl.flock, users, fcntl.LOCK_SH)
+        await _install(cluster, "--filename", "-", stdin=listed)
+        yield cluster
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        await cluster.kubectl("delete", "--filename", "-", "--ignore-not-found", stdin=listed)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -67,6 +67,27 @@ async def test_runs_are_selected_by_thread_and_phase(
     assert await names("status.phase!%3DSucceeded") == []
 
 
+@pytest.mark.req("R87")
+@pytest.mark.req("R88")
+async def test_kubectl_shows_and_waits_for_a_run(
+    unwatched_kinds: Cluster, server: ApiServer, namespace: str
+) -> None:
+    manifest = merged(run(), {"apiVersion": f"{CASES_GROUP}/v1alpha1"})
+    stored = (await server.request("POST", unwatched_path("Run", namespace), manifest)).agreed()
+    path = unwatched_path("Run", namespace, stored["metadata"]["name"], "status")
+    (await server.request("PUT", path, stored | {"status": SUCCESS})).agreed()
+    what = f"runscases.{CASES_GROUP}"
+    shown = await unwatched_kinds.kubectl("get", what, namespace=namespace)
+    header, row = (line.split() for line in shown.splitlines())
+    assert header == ["NAME", "THREAD", "PHASE", "REASON", "ATTEMPT", "DELIVERED", "DURATION", "AGE"]
+    assert row[:6] == ["sales-review", "sales", "Succeeded", "Delivered", "True", "1m0s"]
+    wide = await unwatched_kinds.kubectl("get", what, "--output=wide", namespace=namespace)
+    assert wide.split()[7:14] == ["AGE", "TOKEN", "POD", "NODE", "STEP", "TOKENS", "MODEL"]
+    for condition in ("Finished", "Succeeded"):
+        words = ("wait", f"{what}/sales-review", f"--for=condition={condition}", "--timeout=5s")
+        assert "condition met" in await unwatched_kinds.kubectl(*words, namespace=namespace)
+
+
 async def test_kubectl_explains_every_kind(installed: Cluster) -> None:
     assert "exactly one" not in await installed.kubectl("explain", "run")
     explained = await installed.kubectl("explain", "run.spec.delivery.requirement")
