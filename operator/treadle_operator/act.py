@@ -67,11 +67,20 @@ class RunActor:
         self._metrics = metrics
         self._failpoints = failpoints
 
-    async def carry(self, seen: SeenRun, actions: Iterable[Action]) -> None:
+    async def carry(self, seen: SeenRun, actions: Iterable[Action]) -> bool:
         """Performs the actions but for Events, which are told once the status stands.
 
-        Raises LookAgain, and what the adapters raise.
+        False: the store or the API server refused one, and the rest was left. Raises LookAgain, and what the
+        adapters raise.
         """
+        try:
+            await self._carry(seen, actions)
+        except Refused as refused:
+            self._memory.refuse(seen.world.run.uid, refused.problem)
+            return False
+        return True
+
+    async def _carry(self, seen: SeenRun, actions: Iterable[Action]) -> None:
         assigned: Assigned | None = None
         for action in actions:
             match action:
@@ -147,8 +156,7 @@ class RunActor:
             self._failpoints.hit("after_register")
             result = await self._ledger.admit(run, thread_id, action)
         except StoreRejected as rejected:
-            self._memory.refuse(run.uid, _refusal(rejected))
-            raise LookAgain from rejected
+            raise Refused(_refusal(rejected)) from rejected
         self._failpoints.hit("after_admit")
         match result:
             case "queue_full":
@@ -156,8 +164,7 @@ class RunActor:
                     f"{action.thread.max_queued_runs} Runs of Thread {action.thread.name} wait already"
                     " (maxQueuedRuns); wait for some to end, then create another Run"
                 )
-                self._memory.refuse(run.uid, Problem(Reason.QUEUE_FULL, told, final=True))
-                raise LookAgain
+                raise Refused(Problem(Reason.QUEUE_FULL, told, final=True))
             case "thread_not_found":  # it was retired between the two calls
                 raise LookAgain
         self._memory.accept(run.uid)
@@ -174,16 +181,17 @@ class RunActor:
         self._failpoints.hit("after_assign")
         if action.loss is not None:
             self._metrics.takeovers.labels(action.loss.value).inc()
-        log.info(
-            "An attempt was assigned",
-            extra={
-                "run": f"{run.namespace}/{run.name}",
-                "thread_key": record.thread_key,
-                "attempt": action.attempt,
-                "token": assigned.token,
-                "reason": action.reason,
-            },
-        )
+        if action.attempt != record.attempt:
+            log.info(
+                "An attempt was assigned",
+                extra={
+                    "run": f"{run.namespace}/{run.name}",
+                    "thread_key": record.thread_key,
+                    "attempt": action.attempt,
+                    "token": assigned.token,
+                    "reason": action.reason,
+                },
+            )
         await self._stream.grant(
             run.namespace, record.thread_id, record.log, assigned.token, assigned.fence_key
         )
@@ -194,11 +202,7 @@ class RunActor:
     async def _create_pod(self, seen: SeenRun, action: CreatePod, assigned: Assigned | None) -> None:
         if assigned is None or assigned.attempt != action.attempt:
             raise AssertionError("a pod is only ever created for the assignment made in the same pass")
-        try:
-            await self._pods.create(seen, assigned)
-        except Refused as refused:
-            self._memory.refuse(seen.world.run.uid, refused.problem)
-            raise LookAgain from refused
+        await self._pods.create(seen, assigned)
         self._memory.accept(seen.world.run.uid)
         self._failpoints.hit("after_pod")
 

@@ -22,7 +22,7 @@ from treadle_operator.views import owned_by
 
 
 class Refused(Exception):
-    """The API server does not take the pod; `problem` says why and whether it ever will."""
+    """The API server or the store does not take it; `problem` says why and whether it ever will."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)

@@ -120,10 +120,12 @@ class Reconciler:
             if seen is None:
                 return None
             rule, decision = decided_by(seen.world)
-        await self._run_actor.carry(seen, decision.actions)
+        done = await self._run_actor.carry(seen, decision.actions)
         seen.raw = await self._show("runs", seen.raw, decision.status, rule)
         self._tell("Run", seen.raw, decision)
         self._after_run(seen, decision)
+        if not done and seen.world.refused is None:
+            return 0.0  # the rules have not judged this refusal yet
         return decision.requeue_after
 
     def _after_run(self, seen: SeenRun, decision: Decision) -> None:

@@ -1,4 +1,4 @@
-"""A TCP gate in front of a server: shut, it refuses and cuts; open, it forwards. For stores that go and come."""
+"""A TCP gate in front of a server: shut, it refuses and cuts; open, it forwards."""
 
 import asyncio
 import contextlib

@@ -10,7 +10,7 @@ from support.eventually import eventually
 from support.operator_process import OperatorProcess
 from support.sql_agent import SqlAgent
 from support.stores import Store
-from treadle_api.names import API_VERSION
+from treadle_api.names import API_VERSION, STORE_SECRET
 from treadle_api.records import RunRecord, RunStatus, RunUID
 from treadle_operator.kube import Kube
 from treadle_operator.kube_errors import NotFound
@@ -143,6 +143,15 @@ class OperatorWorld:
     @classmethod
     def reason(cls, status: dict[str, Any]) -> str:
         return str(cls.condition(status, "Succeeded").get("reason", ""))
+
+    def store_secret(self) -> dict[str, Any]:
+        """What the chart puts into each namespace where agents may run; nobody reads it here."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": STORE_SECRET},
+            "stringData": {"dsn": "postgresql://nobody@nowhere/none"},
+        }
 
     def agent_object(self, name: str = "helper", **spec: Any) -> dict[str, Any]:
         return {

@@ -53,7 +53,7 @@ class SqlAgent:
         return await heartbeat(self.db, self.assignment.capability)
 
     async def nudge(self, redis_url: str, what: str) -> None:
-        """As the attempt's own Redis user, which `redis_url` (the administrator's) only names the server for."""
+        """As the attempt's own Redis user; of `redis_url` only the address counts."""
         assert self.assignment is not None
         address = redis_url.rsplit("@", 1)[-1]
         async with Publisher(f"redis://{address}", self.assignment) as publisher:

@@ -94,12 +94,6 @@ async def test_an_agent_says_what_it_lacks_and_becomes_ready(world: OperatorWorl
     await world.apply(world.agent_object())
     agent = await world.agent_reaches("helper", "False", "SecretNotFound")
     assert "treadle-store" in agent
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "treadle-store"},
-        "stringData": {"dsn": "postgresql://nobody@nowhere/none"},
-    }
-    await world.apply(secret)
+    await world.apply(world.store_secret())
     await world.apply(world.agent_object(graph="my.agents:graph"))
     await world.agent_reaches("helper", "True", "Ready")

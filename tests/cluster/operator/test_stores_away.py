@@ -67,7 +67,7 @@ async def test_a_schema_older_than_the_program_is_named_with_the_command(world: 
     )
     assert newest is not None
     await world.operator.start()
-    await world.apply(world.agent_object(), world.run_object())
+    await world.apply(world.store_secret(), world.agent_object(), world.run_object())
     said = await world.agent_reaches("helper", "False", "SchemaMismatch")
     assert "treadle-migrate up" in said
     await world.reaches("sales", "Pending", "StoreUnavailable")

@@ -84,10 +84,10 @@ def test_every_exception_of_the_http_client_is_translated() -> None:
     assert len(classes) > 15
     for cls in classes:
         assert issubclass(cls, kube_errors.TRANSPORT_ERRORS), cls
-        silent = type(
-            cls.__name__, (cls,), {"__str__": lambda self: "it failed"}
-        )  # some need fields to print
-        error = from_exception(silent.__new__(silent))
+        # Each has fields of its own to be made and printed with.
+        silent: dict[str, object] = {"__init__": lambda self: None, "__str__": lambda self: "it failed"}
+        made: type[Exception] = type(cls.__name__, (cls,), silent)
+        error = from_exception(made())
         assert isinstance(error, Rejected if issubclass(cls, aiohttp.InvalidURL) else Unavailable), cls
 
 

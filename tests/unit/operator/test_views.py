@@ -101,7 +101,8 @@ def test_a_thread_without_a_thread_id_is_keyed_by_its_uid() -> None:
     raw = {"metadata": {"namespace": "ns", "name": "t", "uid": "u"}, "spec": {"agentRef": {"name": "a"}}}
     assert thread_object(raw).thread_key == "u"
     assert thread_object(raw).max_queued_runs == 100
-    named = {**raw, "spec": {**raw["spec"], "threadID": "sales", "maxQueuedRuns": 0}}
+    spec = {"agentRef": {"name": "a"}, "threadID": "sales", "maxQueuedRuns": 0}
+    named = {**raw, "spec": spec}
     assert thread_object(named).thread_key == "sales"
     assert thread_object(named).max_queued_runs == 0
 
