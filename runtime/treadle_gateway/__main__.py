@@ -25,6 +25,11 @@ from .slots import Slots
 DRAIN_SECONDS = 10
 """Streams end at once on SIGTERM and their clients reconnect elsewhere; downloads get this long."""
 
+MAX_DOWNLOADS = 8
+"""Files on their way at once, each at most 32 MiB."""
+MAX_OTHER_REQUESTS = 200
+"""Connections beside the streams; more are refused by the server."""
+
 
 class _JsonLines(logging.Formatter):
     """One JSON object a line: a constant sentence and its fields."""
@@ -59,7 +64,8 @@ async def serve(settings: Settings) -> None:
                 open_reader(settings.stream_url, max_connections=settings.max_streams)
             )
         access = await stack.enter_async_context(open_access())
-        services = Services(Records(pool), Guard(access), reader, Slots(settings.max_streams))
+        streams, downloads = Slots(settings.max_streams, "streams"), Slots(MAX_DOWNLOADS, "downloads")
+        services = Services(Records(pool), Guard(access), reader, streams, downloads)
         config = uvicorn.Config(
             create_app(services),
             host=settings.host,
@@ -67,6 +73,7 @@ async def serve(settings: Settings) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            limit_concurrency=settings.max_streams + MAX_OTHER_REQUESTS,
             timeout_graceful_shutdown=DRAIN_SECONDS,
             lifespan="off",
         )

@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from treadle_api.records import ManifestEntry, StoredEvent
+from treadle_store.run_views import RunView
 
 from .problems import Problem
 from .services import permitted_run, services
+from .slots import Held
 
 PAGE_DEFAULT: Final = 100
 PAGE_LIMIT: Final = 500
@@ -78,10 +80,20 @@ async def receipt(request: Request) -> Response:
     )
 
 
-async def artifact(request: Request) -> Response:
+async def artifact(request: Request) -> Held:
     """The bytes of one file that the receipt lists."""
     run = await permitted_run(request)
     path = _text("path", request.path_params["path"])
+    downloads = services(request).downloads
+    downloads.take()
+    try:
+        return Held(downloads, await _artifact(request, run, path))
+    except BaseException:
+        downloads.free()
+        raise
+
+
+async def _artifact(request: Request, run: RunView, path: str) -> Response:
     found = await services(request).records.artifact(run.run_id, path)
     if found is None:
         detail = f"run {run.name} delivered no file {path!r}: its receipt lists what there is"

@@ -24,7 +24,9 @@ class Services:
     records: Records
     guard: Guard
     reader: Reader | None
-    slots: Slots
+    streams: Slots
+    downloads: Slots
+    """Each holds a whole file in memory."""
     pace: Pace = field(default_factory=Pace)
     heartbeat_seconds: float = 15.0
     send_seconds: float = 30.0

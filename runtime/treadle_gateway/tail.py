@@ -66,7 +66,8 @@ class Tail:
             page = await reader.page(self._stream, window.anchor, count=PAGE_ENTRIES)
         elif window.first is None:
             self._watched_empty = True
-            await reader.wait(self._stream, at.position, block_ms=block_ms)
+            if await reader.wait(self._stream, at.position, block_ms=block_ms):
+                return await self._begin(reader, at, block_ms=1)
             return Quiet.EMPTY
         elif not self._follows(at, window.first):
             return Trimmed(window.first)

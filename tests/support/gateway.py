@@ -147,7 +147,14 @@ async def gateway_running(
         if redis_url:
             reader = await stack.enter_async_context(open_reader(redis_url, max_connections=streams))
         services = Services(
-            Records(pool), Guard(access), reader, Slots(streams), pace, heartbeat_seconds, send_seconds
+            Records(pool),
+            Guard(access),
+            reader,
+            Slots(streams, "streams"),
+            Slots(2, "downloads"),
+            pace,
+            heartbeat_seconds,
+            send_seconds,
         )
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))

@@ -133,7 +133,7 @@ async def test_a_broken_port_forward_is_made_again_and_nothing_is_told_twice(
         while not seen or seen[-1]["event"] != "message":
             seen.append(json.loads(await process.stdout.readline()))
         os.kill(int((cli.folder / "forward").read_text()), 15)
-        polling_gateway.services.slots.limit = 0
+        polling_gateway.services.streams.limit = 0
         for connection in list(polling_gateway.server.server_state.connections):
             connection.transport.abort()
 
@@ -141,7 +141,7 @@ async def test_a_broken_port_forward_is_made_again_and_nothing_is_told_twice(
             return cli.calls().count("port-forward") > 1
 
         await eventually(refused, "the port-forward is made again", within=20)
-        polling_gateway.services.slots.limit = 20
+        polling_gateway.services.streams.limit = 20
         await run.say("after")
         await run.settle()
         rest = (await process.stdout.read()).decode().splitlines()

@@ -110,6 +110,23 @@ async def test_an_artifact_comes_with_its_hash_and_cannot_act(
     assert (again.status_code, again.content) == (304, b"")
 
 
+async def test_downloads_beyond_the_limit_are_refused(
+    run: LiveRun, polling_gateway: GatewayUnderTest
+) -> None:
+    await run.present("a", DATA, "text/plain")
+    await run.settle()
+    downloads = polling_gateway.services.downloads
+    async with polling_gateway.client() as client:
+        downloads.limit = 0
+        got = await client.get(path(run, "artifacts/a"))
+        assert (got.status_code, got.json()["title"]) == (503, "TooManyDownloads")
+        downloads.limit = 2
+        for _ in range(3):
+            assert (await client.get(path(run, "artifacts/a"))).content == DATA
+            assert (await client.get(path(run, "artifacts/b"))).status_code == 404
+    assert downloads.taken == 0
+
+
 async def test_a_media_type_that_is_none_becomes_octet_stream(
     run: LiveRun, polling_gateway: GatewayUnderTest
 ) -> None:
@@ -182,7 +199,9 @@ async def test_who_may_not_get_runs_learns_nothing_of_them(
     assert (elsewhere.status_code, by_uid.status_code) == (404, 404)
 
 
-@pytest.mark.parametrize(("namespace", "name"), [("team", "no-such-run"), ("team", str(uuid4()))])
+@pytest.mark.parametrize(
+    ("namespace", "name"), [("team", "no-such-run"), ("team", "0b9c4f6e-3c7e-4a53-8d69-0f3d1b7a52c1")]
+)
 async def test_an_unknown_run_is_named_in_the_answer(
     wireless: LiveRuns, polling_gateway: GatewayUnderTest, namespace: str, name: str
 ) -> None:
