@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from support.eventually import eventually
 from support.lease_server import LeaseServer
+from support.stored_runs import StoredRuns
 from support.stores import Store
 from treadle_api import contract
 from treadle_api.names import lease_name, pod_name, stream_key
@@ -25,16 +26,13 @@ from treadle_api.records import (
     FencingToken,
     Json,
     LossClass,
-    Receipt,
     RunUID,
-    StoredEvent,
     ThreadID,
 )
 from treadle_runtime.failpoints import ENV_FAILPOINTS
-from treadle_runtime.serde import StrictSerializer
 from treadle_runtime.termination import ENV_TERMINATION_PATH
-from treadle_store import events, receipts, runs, threads
-from treadle_store.pool import Connection, Pool
+from treadle_store import runs, threads
+from treadle_store.pool import Connection
 from treadle_store.stream_client import Client, decode
 from treadle_store.streams import Wire, WireFrame, WireUnavailable
 
@@ -97,12 +95,11 @@ class Run:
     token: FencingToken | None = None
 
 
-@dataclass(slots=True)
-class Harness:
+@dataclass
+class Harness(StoredRuns):
     """Admits runs, assigns attempts, starts pods; every process it started is gone at the end."""
 
     store: Store
-    operator: Pool
     admin: Connection
     leases: LeaseServer
     folder: Path
@@ -235,27 +232,13 @@ class Harness:
         await eventually(probe, "the agent stops at its failpoint", within=within)
         pod.kill("keeper", signal.SIGSTOP)
 
-    async def receipt(self, run: Run) -> Receipt | None:
-        return await receipts.read_receipt(self.operator, run.run_id)
-
-    async def settled(self, run: Run, within: float = 60) -> Receipt:
-        async def probe() -> Receipt | None:
-            return await self.receipt(run)
-
-        found = await eventually(probe, f"receipt of {run.name}", within=within)
-        assert found is not None
-        return found
-
-    async def log(self, run: Run) -> list[StoredEvent]:
-        return await events.list_events(self.operator, run.thread_id, limit=1000)
-
-    async def log_has(self, run: Run, kind: str, count: int = 1, within: float = 30) -> None:
-        """Wait until the log holds `count` events of that type."""
+    async def log_reaches(self, run: Run, length: int, within: float = 60) -> None:
+        """Wait until the log has that many events."""
 
         async def probe() -> bool:
-            return sum(event.type == kind for event in await self.log(run)) >= count
+            return len(await self.log(run)) >= length
 
-        await eventually(probe, f"{count} x {kind} in the log", within=within)
+        await eventually(probe, f"{length} events in the log", within=within, every=0.005)
 
     async def agent_gone(self, pid: int, within: float = 60) -> None:
         """Wait until a process is gone or a zombie that its stopped parent has not reaped."""
@@ -278,59 +261,6 @@ class Harness:
             await client.close()
         frames = [decode(identity, fields) for identity, fields in entries]
         return [frame for frame in frames if frame is not None]
-
-    async def state(self, run: Run) -> dict[str, Any]:
-        """The thread's channels as its newest checkpoint has them, read past the fence."""
-        row = await self.admin.fetchrow(
-            "SELECT checkpoint, checkpoint_id FROM treadle.checkpoints "
-            "WHERE thread_id = $1 AND checkpoint_ns = '' ORDER BY token DESC, checkpoint_id DESC LIMIT 1",
-            run.thread_id,
-        )
-        assert row is not None, "the thread has no checkpoint"
-        checkpoint = row["checkpoint"]
-        values = dict(checkpoint["channel_values"])
-        serde = StrictSerializer()
-        for channel, version in checkpoint["channel_versions"].items():
-            blob = await self.admin.fetchrow(
-                "SELECT type, blob FROM treadle.checkpoint_blobs WHERE thread_id = $1 AND checkpoint_ns = '' "
-                "AND channel = $2 AND version = $3",
-                run.thread_id,
-                channel,
-                version,
-            )
-            if blob is not None and blob["type"] != "empty":
-                values[channel] = serde.loads_typed((blob["type"], blob["blob"]))
-        return values
-
-    async def steps(self, run: Run) -> list[int]:
-        """The steps of the run's checkpoints in the order of their lineage from the newest back."""
-        rows = await self.admin.fetch(
-            "SELECT checkpoint_id, parent_checkpoint_id, (metadata ->> 'step')::int AS step "
-            "FROM treadle.checkpoints WHERE thread_id = $1 AND checkpoint_ns = '' "
-            "ORDER BY token DESC, checkpoint_id DESC",
-            run.thread_id,
-        )
-        by_id = {row["checkpoint_id"]: row for row in rows}
-        steps, current = [], rows[0] if rows else None
-        while current is not None:
-            steps.append(int(current["step"]))
-            current = by_id.get(current["parent_checkpoint_id"])
-        return steps[::-1]
-
-    async def files(self, run: Run) -> dict[str, bytes]:
-        """The thread's workspace as the store has it."""
-        row = await self.admin.fetchrow(
-            "SELECT m.entries FROM treadle.threads t JOIN treadle.workspace_manifests m "
-            "ON m.thread_id = t.thread_id AND m.manifest_id = t.head_manifest WHERE t.thread_id = $1",
-            run.thread_id,
-        )
-        found = {}
-        for entry in row["entries"] if row else []:
-            data = await self.admin.fetchval(
-                "SELECT data FROM treadle.blobs WHERE sha256 = decode($1, 'hex')", entry["sha256"]
-            )
-            found[entry["path"]] = data
-        return found
 
     async def close(self) -> None:
         """End what is still running: keepers by pid, agents by their process group."""

@@ -38,7 +38,7 @@ def review(*, sleep: float = 0) -> list[Json]:
             "text": "I write.",
             "tool_calls": [
                 call("write", "write_file", path="review.md", content="# Review\n\n{{ results.sum }}\n\nx\n"),
-                call("log", "write_file", path="log.txt", content="a"),
+                call("log", "write_file", path="log.txt", content="a y"),
             ],
         },
         # Not idempotent on purpose: done twice, the files would differ from those of an undisturbed run.
@@ -46,6 +46,7 @@ def review(*, sleep: float = 0) -> list[Json]:
             "tool_calls": [
                 call("edit-1", "edit_file", path="review.md", old="x\n", new="x\nxx\n", every=True),
                 call("edit-2", "edit_file", path="log.txt", old="a", new="aa", every=True),
+                call("edit-4", "edit_file", path="log.txt", old="y", new="yy", every=True),
             ]
         },
         {"tool_calls": [call("edit-3", "edit_file", path="log.txt", old="a", new="ab", every=True)]},

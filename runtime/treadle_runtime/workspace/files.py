@@ -130,6 +130,11 @@ class Directory:
 
     def check(self, files: int, total: int, largest: Found | None) -> None:
         limits = self.limits
+        if largest is not None and largest.size > limits.max_file_bytes:
+            raise WorkspaceError(
+                f"{largest.path} has {largest.size} bytes, "
+                f"workspace.maxFileBytes allows {limits.max_file_bytes}"
+            )
         if files > limits.max_files:
             raise WorkspaceError(
                 f"the workspace holds {files} files, workspace.maxFiles allows {limits.max_files}"
@@ -137,11 +142,6 @@ class Directory:
         if total > limits.max_bytes:
             raise WorkspaceError(
                 f"the workspace holds {total} bytes, workspace.maxBytes allows {limits.max_bytes}"
-            )
-        if largest is not None and largest.size > limits.max_file_bytes:
-            raise WorkspaceError(
-                f"{largest.path} has {largest.size} bytes, "
-                f"workspace.maxFileBytes allows {limits.max_file_bytes}"
             )
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[Found]:

@@ -23,8 +23,8 @@ async def harness(
 ) -> AsyncIterator[Harness]:
     async with open_wire(redis_url) as wire:
         made = Harness(
-            store,
             await store.pool("operator"),
+            store,
             await store.connect("admin"),
             leases,
             tmp_path,

@@ -32,7 +32,7 @@ async def own_redis(
     """A harness whose Redis the test may kill."""
     async with open_wire(redis.admin_url) as wire:
         operator, admin = await store.pool("operator"), await store.connect("admin")
-        made = Harness(store, operator, admin, leases, tmp_path, namespace, wire, redis.admin_url)
+        made = Harness(operator, store, admin, leases, tmp_path, namespace, wire, redis.admin_url)
         try:
             yield made
         finally:
@@ -87,10 +87,12 @@ async def test_every_event_frame_is_a_row_of_the_log(harness: Harness) -> None:
     updates = [frame for frame in frames if frame.type == "updates" and frame.data]
     assert updates
     committed = {event.payload["id"] for event in log.values() if event.type == "message"}
+    state = {message.id for message in (await harness.state(run))["messages"]}
+    assert committed == state
     for frame in updates:
         for update in frame.data["update"].values():  # type: ignore[index]
             for message in (update or {}).get("messages", []):
-                assert message["id"] in committed
+                assert message["id"] in committed, (frame, list(log.values()))
 
 
 @pytest.mark.timeout(300)
@@ -100,7 +102,8 @@ async def test_connections_cut_in_mid_run_cost_no_fact_and_no_attempt(harness: H
     pod = await harness.attempt(run)
     await harness.log_has(run, "run.input")
     cuts = 0
-    while await harness.receipt(run) is None and pod.process.returncode is None:
+    for events in (8, 14, 20, 26, 32, 40):
+        await harness.log_reaches(run, events)
         cuts += await harness.admin.fetchval(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
             "WHERE application_name LIKE 'treadle-agent/%' AND datname = current_database()"
