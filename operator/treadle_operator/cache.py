@@ -7,17 +7,16 @@ nobody. The cache is a hint: what cannot be taken back is preceded by a live GET
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from treadle_api.names import LABEL_RUN
 from treadle_api.records import Json
+from treadle_operator.selection import FINISHED_PHASES
 
 ObjectId = tuple[str, str, str]
 """(resource, namespace, name)"""
 
 G = TypeVar("G")
-
-FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed", "Cancelled", "Interrupted"})
 
 
 class Cache:

@@ -12,16 +12,13 @@ from typing import Any, Final, Protocol
 
 import kopf
 
-from treadle_api.names import COMPONENT, GROUP, LABEL_MANAGED_BY, MANAGED_BY, VERSION
+from treadle_api.names import COMPONENT, GROUP, VERSION
 from treadle_api.records import Json
-from treadle_operator.cache import FINISHED_PHASES
 from treadle_operator.kube_login import Login
+from treadle_operator.selection import LIVING_PODS, OUR_PODS, UNFINISHED_RUNS
 
 LOGIN_MINUTES: Final = 10
 """Kopf asks for credentials anew this often: bound tokens are rotated."""
-UNFINISHED: Final = ",".join(f"status.phase!={phase}" for phase in sorted(FINISHED_PHASES))
-ALIVE: Final = "status.phase!=Failed,status.phase!=Succeeded"
-OURS: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 
 class Sink(Protocol):
@@ -69,9 +66,9 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.posting.reporting_component = COMPONENT
-    settings.watching.label_selectors["", "v1", "pods"] = OURS
-    settings.watching.field_selectors["", "v1", "pods"] = ALIVE
-    settings.watching.field_selectors[GROUP, VERSION, "runs"] = UNFINISHED
+    settings.watching.label_selectors["", "v1", "pods"] = OUR_PODS
+    settings.watching.field_selectors["", "v1", "pods"] = LIVING_PODS
+    settings.watching.field_selectors[GROUP, VERSION, "runs"] = UNFINISHED_RUNS
     settings.watching.chunk_size = 500
     settings.watching.server_timeout = 450
     settings.watching.connect_timeout = 10

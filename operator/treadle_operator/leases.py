@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from treadle_api.names import ANNOTATION_POD, LABEL_RUN
+from treadle_api.names import ANNOTATION_POD
 from treadle_api.records import Json
 from treadle_operator.cache import run_of_child
 
 LIST_EVERY: Final = 5.0
 GAP: Final = 3 * LIST_EVERY
 """Two lists further apart than this (seconds) prove nothing about the time between them."""
-SELECTOR: Final = LABEL_RUN
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from typing import Final
 
 from treadle_api.records import RunRecord
 from treadle_operator.cache import Cache
-from treadle_operator.handlers import ALIVE, OURS, UNFINISHED
 from treadle_operator.intake import Intake
 from treadle_operator.kube import Kube
 from treadle_operator.kube_errors import ClusterError
-from treadle_operator.leases import SELECTOR, LeaseBook
+from treadle_operator.leases import LeaseBook
 from treadle_operator.ledger import Ledger
+from treadle_operator.selection import LIVING_PODS, OUR_PODS, RUN_LEASES, UNFINISHED_RUNS
 from treadle_operator.stream import Stream
 from treadle_store.errors import StoreError
 
@@ -26,8 +26,8 @@ POLL_EVERY: Final = 15.0
 _SELECTORS: Final[dict[str, dict[str, str]]] = {
     "agents": {},
     "threads": {},
-    "runs": {"fields": UNFINISHED},
-    "pods": {"labels": OURS, "fields": ALIVE},
+    "runs": {"fields": UNFINISHED_RUNS},
+    "pods": {"labels": OUR_PODS, "fields": LIVING_PODS},
 }
 Namespaces = Sequence[str | None]
 """The namespaces to look at; (None,) for the whole cluster."""
@@ -95,7 +95,7 @@ class LeaseLoop:
         leases = [
             lease
             for namespace in self._namespaces
-            async for lease in self._kube.list_objects("leases", namespace, labels=SELECTOR)
+            async for lease in self._kube.list_objects("leases", namespace, labels=RUN_LEASES)
         ]
         for run in self._book.listed(leases, began=began):
             self._intake.run_changed(run)
