@@ -3,13 +3,13 @@
 from collections import Counter
 from typing import Any
 
-from support.agent_process import Harness, Run
+from support.stored_runs import StoredRun, StoredRuns
 
 
-async def outcome(harness: Harness, run: Run) -> dict[str, Any]:
+async def outcome(runs: StoredRuns, run: StoredRun) -> dict[str, Any]:
     """What must not depend on how many attempts it took."""
-    state = await harness.state(run)
-    receipt = await harness.settled(run)
+    state = await runs.state(run)
+    receipt = await runs.settled(run)
     return {
         "messages": [
             (m.type, m.content, [(c["id"], c["name"], c["args"]) for c in getattr(m, "tool_calls", [])])
@@ -17,28 +17,28 @@ async def outcome(harness: Harness, run: Run) -> dict[str, Any]:
         ],
         "todos": state.get("todos"),
         "artifacts": state.get("artifacts"),
-        "files": await harness.files(run),
+        "files": await runs.files(run),
         "outcome": receipt.payload["outcome"],
         "receipt_files": receipt.payload["artifacts"],
         "produced": receipt.payload["produced"],
     }
 
 
-async def check_the_log(harness: Harness, run: Run) -> None:
+async def check_the_log(runs: StoredRuns, run: StoredRun) -> None:
     """One receipt, no event twice, no message told twice, steps without a gap, nothing late."""
-    log = await harness.log(run)
+    log = await runs.log(run)
     assert [event.seq for event in log] == list(range(1, len(log) + 1))
     kinds = Counter(event.type for event in log)
     assert kinds["run.end"] == kinds["run.delivery"] == kinds["run.input"] == 1
     assert [log[-2].type, log[-1].type] == ["run.end", "run.delivery"]
     told = Counter(event.payload["id"] for event in log if event.type == "message")
     assert set(told.values()) == {1}
-    state = await harness.state(run)
+    state = await runs.state(run)
     # Parallel tools are told in the order in which they ended, and stand in the state in that of their calls.
     assert set(told) == {message.id for message in state["messages"]}
-    steps = await harness.steps(run)
+    steps = await runs.steps(run)
     assert steps == list(range(-1, len(steps) - 1))
-    receipts = await harness.admin.fetchval(
+    receipts = await runs.operator.fetchval(
         "SELECT count(*) FROM treadle.receipts WHERE run_id = $1", run.run_id
     )
     assert receipts == 1
@@ -46,7 +46,7 @@ async def check_the_log(harness: Harness, run: Run) -> None:
     assert tokens == sorted(tokens), "a row of an older token behind a newer one is a late write"
 
 
-async def rows(harness: Harness, run: Run) -> dict[str, int]:
+async def rows(runs: StoredRuns, run: StoredRun) -> dict[str, int]:
     """How many rows of each kind the thread has: a late write would add one."""
     counted = {}
     for table in (
@@ -57,7 +57,7 @@ async def rows(harness: Harness, run: Run) -> dict[str, int]:
         "workspace_manifests",
         "thread_blobs",
     ):
-        counted[table] = await harness.admin.fetchval(
+        counted[table] = await runs.operator.fetchval(
             f"SELECT count(*) FROM treadle.{table} WHERE thread_id = $1", run.thread_id
         )
     return counted
