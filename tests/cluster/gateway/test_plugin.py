@@ -1,62 +1,23 @@
 """`kubectl treadle` as kubectl runs it, through a real port-forward, against the installed chart."""
 
-import asyncio
 import hashlib
 import json
 import os
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from support.cluster import Cluster
+from support.plugin import Plugin, install
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "02-sales-review"
 RUN = "sales-review"
 
 
-@dataclass(frozen=True)
-class Plugin:
-    """kubectl with our plug-in in its PATH, working in `folder`."""
-
-    cluster: Cluster
-    namespace: str
-    folder: Path
-
-    @asynccontextmanager
-    async def started(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        environment = {**os.environ, **self.cluster.exports}
-        environment["PATH"] = f"{self.folder}:{environment['PATH']}"
-        process = await asyncio.create_subprocess_exec(
-            *("kubectl", "treadle", *words, "-n", self.namespace),
-            cwd=self.folder,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-
-    async def __call__(self, *words: str) -> tuple[int, str, str]:
-        async with self.started(*words) as process, asyncio.timeout(180):
-            out, err = await process.communicate()
-            return process.returncode or 0, out.decode(), err.decode()
-
-
 @pytest.fixture
 def plugin(cluster: Cluster, watched_namespace: str, tmp_path: Path) -> Plugin:
-    program = tmp_path / "kubectl-treadle"
-    path = os.pathsep.join(str(ROOT / name) for name in ("crds", "operator"))
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {sys.executable} -m treadle_cli "$@"\n')
-    program.chmod(0o755)
+    install(tmp_path)
     return Plugin(cluster, watched_namespace, tmp_path)
 
 
