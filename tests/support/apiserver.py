@@ -1,6 +1,7 @@
 """The API server by plain HTTP, as the person of a kubeconfig or as whoever owns a token."""
 
 import base64
+import json
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -64,6 +65,17 @@ class ApiServer:
             method, self._url + path, params=query if asks_for_change else {}, json=body, headers=headers
         ) as response:
             return Answer(response.status, await response.json(content_type=None))
+
+    async def watch(self, path: str) -> AsyncIterator[dict[str, Any]]:
+        """The events of a collection as the administrator, what is there first; until the server ends."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS)
+        async with self._admin.get(self._url + path, params={"watch": "1"}, timeout=timeout) as response:
+            assert response.status == 200, await response.text()
+            rest = b""
+            async for data in response.content.iter_any():
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    yield json.loads(line)
 
 
 @asynccontextmanager

@@ -138,7 +138,12 @@ async def watched_namespace(cluster: Cluster, treadle_release: Release) -> Async
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def treadle_release(cluster: Cluster) -> Release:
-    """The chart with its development stores; stays when the tests end.
+    """The shared release."""
+    return await shared_release(cluster)
+
+
+async def shared_release(cluster: Cluster) -> Release:
+    """The chart with its development stores, installed where it is not; stays when the tests end.
 
     It watches WATCHED alone, or it would act on the Runs of tests that bring their own operator.
     Gateway, Postgres and Redis are reachable on 127.0.0.1 by the cluster's port mappings.
