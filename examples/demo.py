@@ -130,7 +130,7 @@ def watch_and_kill(environment: Path) -> None:
         tools, killed = 0, False
         for line in stream.stdout:
             print(f"  stream | {line.rstrip()}", flush=True)
-            tools += "->" in line
+            tools += line.startswith("•")
             if tools >= KILL_AFTER_TOOLS and not killed:
                 killed = True
                 pod = run(
@@ -185,8 +185,9 @@ def verify(environment: Path) -> None:
         raise DemoError("the file is not the one that the receipt promises")
     if shown["attempt"] < 2:
         raise DemoError("the run needed no second attempt: its agent was not killed")
-    show("kubectl", "get", "events", "-n", AGENTS, "--field-selector", "involvedObject.kind=Run",
-         "-o", "custom-columns=REASON:.reason,MESSAGE:.message")  # fmt: skip
+    story = ["--field-selector", "involvedObject.kind=Run", "--sort-by", ".metadata.creationTimestamp"]
+    columns = "custom-columns=REASON:.reason,MESSAGE:.message"
+    show("kubectl", "get", "events", "-n", AGENTS, *story, "-o", columns)
 
 
 def main() -> int:
@@ -200,6 +201,7 @@ def main() -> int:
         with stage("our chart"):
             install()
         with stage("an Agent and a Run"):
+            run("kubectl", "delete", "run", RUN, "-n", AGENTS, "--ignore-not-found", quiet=True)
             show("kubectl", "apply", "-n", AGENTS, "-f", "examples/02-sales-review")
         with stage("the agent at work, killed in the middle, continued by the next attempt"):
             watch_and_kill(environment)
