@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable
 from typing import assert_never
 
-from treadle_api.names import API_VERSION, LABEL_MANAGED_BY, MANAGED_BY
+from treadle_api.names import API_VERSION, FINALIZER, LABEL_MANAGED_BY, MANAGED_BY
 from treadle_api.reasons import Reason
 from treadle_api.records import Assigned, Json, RunRecord, RunUID
 from treadle_operator.act_pods import Pods, Refused
@@ -141,7 +141,11 @@ class RunActor:
         body: Json = {
             "apiVersion": API_VERSION,
             "kind": "Thread",
-            "metadata": {"name": action.name, "labels": {LABEL_MANAGED_BY: MANAGED_BY}},
+            "metadata": {
+                "name": action.name,
+                "labels": {LABEL_MANAGED_BY: MANAGED_BY},
+                "finalizers": [FINALIZER],  # one write less than to add it in the Thread's first pass
+            },
             "spec": {"agentRef": {"name": action.agent}},
         }
         try:

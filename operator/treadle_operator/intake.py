@@ -59,7 +59,7 @@ class Intake:
         self._add(Key(_KINDS[resource], namespace, name))
         if resource == "runs":
             if gone or before is None:
-                self._add(Key(Kind.THREAD, namespace, thread_of_run(obj)))
+                self.thread_changed(namespace, thread_of_run(obj))
         else:
             self._wake_waiting(resource, namespace, name)
 
@@ -93,7 +93,7 @@ class Intake:
         self._add_after(Key(Kind.THREAD, namespace, thread), THREAD_PAUSE)
 
     def thread_moved_on(self, namespace: str, thread: str) -> None:
-        """A run of the thread ended or was admitted: its Thread and the runs that wait want a look."""
+        """A run of the thread gave its slot back: its Thread and the runs that wait want a look."""
         self.thread_changed(namespace, thread)
         self._add_all(self._cache.runs_of_thread(namespace, thread))
 

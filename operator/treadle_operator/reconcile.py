@@ -131,11 +131,13 @@ class Reconciler:
     def _after_run(self, seen: SeenRun, decision: Decision) -> None:
         run = seen.world.run
         ended = finished(seen.raw)
-        if (ended and not run.finished) or any(
-            isinstance(action, Admit | SettleOrphan | RemoveFinalizer) for action in decision.actions
-        ):
+        freed_slot = any(
+            isinstance(action, SettleOrphan) or (isinstance(action, RemoveFinalizer) and run.deleting)
+            for action in decision.actions
+        )
+        if (ended and not run.finished) or freed_slot:
             self._intake.thread_moved_on(run.namespace, run.thread)
-        elif any(isinstance(action, Assign) for action in decision.actions):
+        elif any(isinstance(action, Admit | Assign) for action in decision.actions):
             self._intake.thread_changed(run.namespace, run.thread)
         freed = FINALIZER not in (seen.raw["metadata"].get("finalizers") or ())
         if freed and (ended or run.deleting):

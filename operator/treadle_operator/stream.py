@@ -1,10 +1,15 @@
 """The live wire as the operator uses it: every call may fail and nothing depends on it (P4)."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable
+from typing import Final
 
 from treadle_api.records import FencingToken, RunRecord, ThreadID
 from treadle_store.streams import Nudge, Wire, WireUnavailable
+
+CONNECTIONS: Final = 4
+"""Calls at the same time: the wire has few connections, and one call too many would count as Redis away."""
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +20,7 @@ class Stream:
     def __init__(self, wire: Wire | None) -> None:
         self._wire = wire
         self._down = False
+        self._connections = asyncio.Semaphore(CONNECTIONS)
 
     async def grant(
         self, namespace: str, thread_id: ThreadID, name: str, token: FencingToken, fence_key: bytes
@@ -44,7 +50,8 @@ class Stream:
 
     async def _attempt(self, call: Awaitable[object]) -> None:
         try:
-            await call
+            async with self._connections:
+                await call
         except WireUnavailable as error:
             if not self._down:
                 log.warning(
