@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
@@ -140,7 +140,8 @@ class Executor:
         match mode:
             case "messages":
                 message, metadata = data
-                if message.content or getattr(message, "tool_call_chunks", None):
+                # Whole messages come as events once they are committed.
+                if isinstance(message, AIMessageChunk) and (message.content or message.tool_call_chunks):
                     self._broadcast.delta("messages", _token(message, metadata))
             case "updates":
                 self._broadcast.hold("updates", {"ns": namespace, "update": _plain(data)})
@@ -178,12 +179,12 @@ def _checkpoint(snapshot: StateSnapshot) -> str | None:
     return found
 
 
-def _token(message: BaseMessage, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _token(message: AIMessageChunk, metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": message.id,
         "role": message.type,
         "content": message.content,
-        "tool_call_chunks": getattr(message, "tool_call_chunks", []),
+        "tool_call_chunks": message.tool_call_chunks,
         "node": metadata.get("langgraph_node"),
     }
 

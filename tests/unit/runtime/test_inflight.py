@@ -27,7 +27,7 @@ async def test_a_second_task_waits_until_the_first_ones_change_was_captured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flight = InFlight()
-    task = ("one",)
+    task: tuple[str, ...] = ("one",)
     monkeypatch.setattr(inflight, "current_chain", lambda: task)
     await flight.begin("a")
     await flight.begin("a")
@@ -47,7 +47,7 @@ async def test_a_second_task_waits_until_the_first_ones_change_was_captured(
 
 async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     flight = InFlight()
-    task = ("one",)
+    task: tuple[str, ...] = ("one",)
     monkeypatch.setattr(inflight, "current_chain", lambda: task)
     monkeypatch.setattr(inflight, "_WAIT_SECONDS", 0.01)
     await flight.begin("a")
