@@ -125,7 +125,7 @@ class Operator:
         trouble = self._api_trouble
         self._background.start("resync", forever("lists", resync.once, RESYNC_EVERY, trouble))
         self._background.start("leases", forever("Leases", lease_loop.once, LIST_EVERY, trouble))
-        self._background.start("poll", forever("the store", poll.once, POLL_EVERY, trouble))
+        self._background.start("poll", forever("the store", poll.once, POLL_EVERY, lambda _: None))
         if url:
             self._background.start("nudges", nudges.listen())
         self._background.start("events", recorder.run())

@@ -1,5 +1,7 @@
 """A Run from `kubectl apply` to its receipt in its status."""
 
+import json
+
 import pytest
 
 from support.eventually import eventually
@@ -31,6 +33,7 @@ async def test_an_undisturbed_run_shows_its_receipt_after_three_status_writes(wo
     assert done["delivery"]["receiptID"] == receipt.digest
     assert world.condition(done, "Finished")["status"] == "True"
     assert (await world.operator.metrics())['treadle_status_writes_total{kind="runs"}'] == 3
+    assert "kopf" not in json.dumps(await world.run("sales")), "Kopf writes nothing on our objects"
 
 
 async def test_an_ended_run_leaves_neither_finalizer_nor_lease_behind(world: OperatorWorld) -> None:
