@@ -27,7 +27,7 @@ _REASONS: dict[type[StoreError], Reason] = {SchemaMismatch: Reason.SCHEMA_MISMAT
 
 async def _run(settings: Settings) -> ExitCode:
     async with await KeeperLink.open() as link:
-        # Imported only now: the keeper already hears our heartbeat while LangGraph is read.
+        # Imported only now: the keeper already hears our heartbeat while the store's client is read.
         from treadle_runtime.session import Session
 
         session = Session(settings, link)

@@ -1,7 +1,8 @@
 """One attempt from its assignment to its exit code.
 
-take the assignment -> name the Lease to the keeper -> import the graph meanwhile -> held -> claim ->
-execute -> release (03-ownership, steps 4 to 8).
+take the assignment -> name the Lease to the keeper -> held -> claim -> execute -> release (03-ownership,
+steps 4 to 8). LangGraph and the graph are imported in a thread meanwhile: a second of work that needs neither
+the store nor the Lease. So nothing that imports LangGraph is imported at the top of this module.
 """
 
 import asyncio
@@ -9,20 +10,22 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treadle_api.contract import ExitCode
 from treadle_api.names import lease_name
 from treadle_api.records import Assignment
 from treadle_api.resolved import ResolvedRun
-from treadle_runtime.attempt import Attempt, Held, mounted
 from treadle_runtime.endings import AttemptOver
-from treadle_runtime.graphs.loading import find
 from treadle_runtime.keeper.wire import LeaseOrder
 from treadle_runtime.keeperlink import KeeperGone, KeeperLink
 from treadle_runtime.settings import Settings
 from treadle_store import agent
 from treadle_store.pool import Pool, check_schema, open_pool
+
+if TYPE_CHECKING:
+    from treadle_runtime.attempt import Attempt
 
 log = logging.getLogger(__name__)
 
@@ -49,19 +52,23 @@ class Session:
 
     async def run(self) -> ExitCode:
         """Execute the attempt. Raises Misconfigured, AttemptOver, KeeperGone, StoreError."""
+        langgraph = asyncio.ensure_future(asyncio.to_thread(import_module, "treadle_runtime.attempt"))
+        langgraph.add_done_callback(_look)
         async with _database(self._settings) as db:
             assignment = await self._while_kept(self._assignment(db))
             self._settings.failpoints.reach("after_assignment")
             config = ResolvedRun.model_validate(assignment.config)
             self._order_lease(assignment, config)
-            # The slowest part of a start, and it needs no Lease.
-            found = asyncio.ensure_future(asyncio.to_thread(find, config.graph))
+            found = asyncio.ensure_future(_find(langgraph, config.graph))
             found.add_done_callback(_look)
             nonce = await self._while_kept(self._lease())
             self._settings.failpoints.reach("after_lease")
             claim = await agent.claim_run(db, assignment.capability, self._settings.pod_uid, nonce)
             self._settings.failpoints.reach("after_claim")
             log.info("run claimed", extra={"fields": _fields(assignment)})
+            await langgraph
+            from treadle_runtime.attempt import Attempt, Held, mounted
+
             held = Held(self._settings, db, assignment, claim, config)
             async with mounted(held) as parts:
                 self._attempt = Attempt(held, parts, self._link.gone)
@@ -128,7 +135,15 @@ async def _database(settings: Settings) -> AsyncIterator[Pool]:
                 await pool.close()
 
 
-def _look(found: asyncio.Future[object]) -> None:
+async def _find(langgraph: asyncio.Future[Any], reference: str) -> Any:
+    """The graph, once LangGraph is there: two threads must not import the same modules at a time."""
+    await langgraph
+    from treadle_runtime.graphs.loading import find
+
+    return await asyncio.to_thread(find, reference)
+
+
+def _look(found: asyncio.Future[Any]) -> None:
     """An import that failed is told when the graph is needed; until then nobody asks."""
     if not found.cancelled():
         found.exception()

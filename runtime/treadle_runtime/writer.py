@@ -67,6 +67,7 @@ class RunWriter(StepSender):
         self._take_buffered: Callable[[], list[Event]] = list
         self._give_back: Callable[[list[Event]], None] = lambda _events: None
         self._order = asyncio.Lock()
+        self._broken: Exception | None = None
 
     def attach(
         self,
@@ -95,7 +96,7 @@ class RunWriter(StepSender):
             # Whoever comes first is queued first: a capture must not let a checkpoint overtake its writes.
             notes = _notes.get()
             self._land(notes)
-            captured = await self._captured()
+            captured = await self._captured_for_step()
             buffered = self._take_buffered()
             told = [*buffered, *notes.events, *events]
             if captured is not None:
@@ -136,6 +137,20 @@ class RunWriter(StepSender):
     def _land(self, notes: StepNotes) -> None:
         if self._workspace is not None and (notes.closes or notes.task is not None):
             self._workspace.in_flight.land(None if notes.closes else notes.task)
+
+    async def _captured_for_step(self) -> tuple[Manifest, Event] | None:
+        """The changed workspace. Once it could not be captured, no later step is written either.
+
+        LangGraph looks at a failed write of pending writes only when the graph has ended; a checkpoint that
+        went on without it would hold answers whose files are nowhere.
+        """
+        if self._broken is not None:
+            raise self._broken
+        try:
+            return await self._captured()
+        except Exception as error:
+            self._broken = error
+            raise
 
     async def _captured(self) -> tuple[Manifest, Event] | None:
         if self._workspace is None:

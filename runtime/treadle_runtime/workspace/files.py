@@ -17,6 +17,8 @@ from treadle_api.resolved import ResolvedWorkspace
 
 PATH_LIMIT: Final = 512
 """Characters of a path relative to the workspace."""
+_WRITING: Final = ".treadle-writing-"
+"""How names of files that are being written begin: no file of the workspace, whatever a scan meets."""
 _PERMISSIONS: Final = 0o777
 _DEFAULT_MODE: Final = 0o644
 _MEDIA_TYPES: Final = {
@@ -77,7 +79,8 @@ class Directory:
                 path = path[len(prefix) :].lstrip("/")
                 break
         parts = [part for part in path.split("/") if part not in ("", ".")]
-        if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        reserved = any(part.startswith(_WRITING) for part in parts)
+        if not parts or path.startswith("/") or ".." in parts or "\0" in path or reserved:
             raise WorkspaceError(
                 f"{path!r} is no path of a file in the workspace: use a relative one, without .."
             )
@@ -101,7 +104,7 @@ class Directory:
         spelled = self.relative(path)
         self._fits(spelled, len(data))
         with self._parent(spelled, create=True) as (folder, name):
-            temporary = f".{name[:200]}.writing"
+            temporary = f"{_WRITING}{name[:200]}"
             descriptor = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, folder, spelled)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
@@ -145,10 +148,16 @@ class Directory:
             )
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[Found]:
-        with os.scandir(folder) as entries:
+        """Files as they are met. What vanishes while it is looked at, as under a tool, is not there."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:
+                if entry.name.startswith(_WRITING):
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
                 path = f"{prefix}{entry.name}"
-                status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
                     yield from self._walk(Path(entry.path), f"{path}/")
                 elif stat.S_ISREG(status.st_mode):

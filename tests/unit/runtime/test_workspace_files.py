@@ -1,6 +1,7 @@
 """The workspace keeps its files inside, and its limits."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,26 @@ def test_a_folder_is_no_file(directory: Directory) -> None:
 )
 def test_a_media_type_does_not_depend_on_the_image(path: str, kind: str) -> None:
     assert media_type(path) == kind
+
+
+def test_a_file_that_is_being_written_is_no_file_yet(directory: Directory) -> None:
+    directory.write("a.md", b"whole")
+    (directory.root / ".treadle-writing-a.md").write_bytes(b"half")
+    assert [found.path for found in directory.scan()] == ["a.md"]
+    with pytest.raises(WorkspaceError):
+        directory.write(".treadle-writing-x", b"x")
+
+
+def test_a_scan_beside_a_writer_meets_no_vanished_file(directory: Directory) -> None:
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(2000):
+            directory.write("a.md", b"x" * (number % 50))
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not done.is_set():
+        assert [found.path for found in directory.scan()] in ([], ["a.md"])
+    writer.join()
