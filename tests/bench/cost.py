@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from bench.kubelet import Kubelet
@@ -174,4 +175,4 @@ def _cpu_of(pid: int) -> float:
 def _statuses(runs: Watch, name: str) -> int:
     """How often the status of that Run changed."""
     told = [seen.object.get("status") for seen in runs.history[name]]
-    return sum(1 for before, after in zip([None, *told], told, strict=False) if after != before)
+    return sum(1 for before, after in pairwise(told) if after != before)
