@@ -53,7 +53,7 @@ class LossClass(StrEnum):
     RETRY = "retry"
     """The program's fault: crash, out of memory, start overdue. Counts against retry.backoffLimit."""
     DISRUPTION = "disruption"
-    """The platform's: drain, eviction, node loss. Counts against retry.maxDisruptions."""
+    """The platform's: drain, eviction, node loss, store away. Counts against retry.maxDisruptions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,13 @@ _DISRUPTIONS = {
     "TerminationByKubelet": Reason.EVICTED,
 }
 
+_STORE_TROUBLES: dict[str, str] = {
+    Reason.STORE_UNAVAILABLE: "bring Postgres back, or correct the dsn in the store's Secret",
+    Reason.SCHEMA_MISMATCH: "bring schema and image to the same release",
+}
+"""What an agent says of the store when it asks for another attempt, and the reader's next step. Not the
+program's fault: an outage of a minute must not use up the few retries of every run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -64,6 +71,9 @@ def of_pod(pod: PodView) -> Loss:
         case ExitCode.FENCED:
             message = f"Pod {pod.name} stopped because its ownership was gone{said}"
             return Loss(LossClass.DISRUPTION, Reason.SELF_FENCED, message, pod.dead_for)
+        case ExitCode.TRY_AGAIN if end.reason in _STORE_TROUBLES:
+            message = f"Pod {pod.name} could not use the store{said}; {_STORE_TROUBLES[end.reason]}"
+            return Loss(LossClass.DISRUPTION, end.reason, message, pod.dead_for)
         case ExitCode.TRY_AGAIN:
             message = f"Pod {pod.name} asked for another attempt{said}"
             return Loss(LossClass.RETRY, word(end.reason, Reason.AGENT_CRASHED), message, pod.dead_for)
