@@ -117,7 +117,9 @@ def test_the_token_is_raised_before_a_pod_is_ended(world: RunWorld) -> None:
     record = world.record
     if record is None or record.status.terminal:
         return
-    current = {p.uid for p in world.pods if p.attempt == record.attempt}
+    current = {(p.name, p.uid) for p in world.pods if p.attempt == record.attempt}
     for position, action in enumerate(actions):
-        if isinstance(action, DeletePod) and action.uid in current and not world.run.finished:
+        if not isinstance(action, DeletePod) or world.run.finished:
+            continue
+        if (action.name, action.uid) in current:
             assert any(isinstance(a, Assign) for a in actions[:position])
