@@ -193,8 +193,8 @@ ENDING = (
     Fails(
         "other-agent",
         Reason.THREAD_MISMATCH,
-        "belongs to Agent ready, but threadTemplate names narrow",
-        (agent("ready"), agent("narrow"), thread("other-agent", "ready"), run("other-agent", "narrow")),
+        "belongs to Agent ready, but threadTemplate names late",
+        (agent("ready"), thread("other-agent", "ready"), run("other-agent", "late")),
         receipt=False,
     ),
     Fails(

@@ -115,8 +115,8 @@ async def test_a_lost_attempt_is_followed_by_one_that_ends_the_run(
     assert status.get("disruptions", 0) == (1 if deed == "delete_pod" else 0)
 
 
-@pytest.mark.req("R21", "R26", "R90")
-async def test_a_run_goes_on_and_ends_while_no_operator_lives(
+@pytest.mark.req("R26", "R90")
+async def test_the_death_of_every_operator_costs_a_run_nothing(
     victim: Victim, undisturbed: dict[str, Any], cluster: Cluster
 ) -> None:
     moment = Moment.choose(random.Random(f"{SEED}/operators"))
