@@ -7,6 +7,7 @@ the store nor the Lease. So nothing that imports LangGraph is imported at the to
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -52,7 +53,7 @@ class Session:
 
     async def run(self) -> ExitCode:
         """Execute the attempt. Raises Misconfigured, AttemptOver, KeeperGone, StoreError."""
-        langgraph = asyncio.ensure_future(asyncio.to_thread(import_module, "treadle_runtime.attempt"))
+        langgraph = asyncio.ensure_future(asyncio.to_thread(_import_langgraph))
         langgraph.add_done_callback(_look)
         async with _database(self._settings) as db:
             assignment = await self._while_kept(self._assignment(db))
@@ -133,6 +134,17 @@ async def _database(settings: Settings) -> AsyncIterator[Pool]:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await pool.close()
+
+
+def _import_langgraph() -> None:
+    """Without the garbage collector, which would go through the growing heap again and again (a tenth of the
+    time) and find nothing; what was imported stays out of its sight."""
+    gc.disable()
+    try:
+        import_module("treadle_runtime.attempt")
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _find(langgraph: asyncio.Future[Any], reference: str) -> Any:
