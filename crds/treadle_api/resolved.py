@@ -68,6 +68,8 @@ class ResolvedRun(_Resolved):
         "edit_file",
         "write_todos",
         "present_files",
+        "sum_table",
+        "calculate",
     )
     workspace: ResolvedWorkspace = ResolvedWorkspace()
     lease: ResolvedLease = ResolvedLease()
