@@ -135,11 +135,11 @@ WAITING = (
         "no-store",
         "Recovering",
         Reason.RETRY_BACKOFF,
-        "asked for another attempt",
+        "bring Postgres back, or correct the dsn in the store's Secret",
         (
             secret("lost-store", dsn=NOWHERE),
             agent("lost", storeSecretRef={"name": "lost-store"}),
-            run("no-store", "lost", retry={"backoffLimit": 6, "backoffSeconds": 8, "backoffCapSeconds": 8}),
+            run("no-store", "lost", retry={"backoffSeconds": 8, "backoffCapSeconds": 8}),
         ),
         lambda dsn: (secret("lost-store", dsn=dsn),),
     ),

@@ -25,7 +25,7 @@ NAMESPACE = "treadle-system"
 READY_SECONDS = 300
 WATCHED = [f"treadle-agents-{i}" for i in range(1, 5)]
 """As many tests can run at the same time under the shared release."""
-_LEFT_BY_TESTS = "runs,threads,agents,pods,leases,jobs,configmaps"
+_LEFT_BY_TESTS = "runs,threads,agents,pods,leases,jobs,configmaps,secrets"
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,10 @@ async def free_namespace(cluster: Cluster) -> AsyncIterator[str]:
 
 
 async def _empty(cluster: Cluster, namespace: str) -> None:
-    """Runs first: their finalizer is the operator's, and it needs what they refer to."""
+    """Runs first: their finalizer is the operator's. What belongs to the chart stays."""
+    kept = ("--field-selector=metadata.name!=kube-root-ca.crt", "--selector=!helm.sh/chart")
     for kinds in ("runs", "threads", _LEFT_BY_TESTS):
-        kept = "--field-selector=metadata.name!=kube-root-ca.crt"
-        words = ("delete", kinds, kept, "--ignore-not-found", "--timeout=90s")
+        words = ("delete", kinds, *kept, "--ignore-not-found", "--timeout=90s")
         await cluster.kubectl(*words, namespace=namespace, seconds=120)
 
 
