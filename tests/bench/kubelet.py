@@ -20,6 +20,7 @@ class Kubelet:
         self._taken: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
+        self._pods = pods
         pods.listen(self._seen)
 
     def check(self) -> None:
@@ -43,6 +44,7 @@ class Kubelet:
         await self._status(pod, status, state)
 
     async def close(self) -> None:
+        self._pods.ignore(self._seen)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -40,6 +40,10 @@ class Watch:
         """Calls `listener` with each event from now on."""
         self._listeners.append(listener)
 
+    def ignore(self, listener: Callable[[Seen], None]) -> None:
+        """Calls it no more."""
+        self._listeners.remove(listener)
+
     async def until(
         self, name: str | None, right: Callable[[Seen], bool], what: str, *, within: float
     ) -> Seen:
