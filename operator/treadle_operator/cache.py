@@ -26,6 +26,7 @@ class Cache:
         self._pods_of_run: defaultdict[str, set[ObjectId]] = defaultdict(set)
         self._runs_of_thread: defaultdict[tuple[str, str], set[ObjectId]] = defaultdict(set)
         self._run_by_uid: dict[str, ObjectId] = {}
+        self._threads_with_key: defaultdict[tuple[str, str], set[ObjectId]] = defaultdict(set)
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
         return self._objects.get((resource, namespace, name))
@@ -77,6 +78,9 @@ class Cache:
     def runs_of_thread(self, namespace: str, thread: str) -> list[Json]:
         return self._sorted(self._runs_of_thread.get((namespace, thread), ()))
 
+    def threads_with_key(self, namespace: str, thread_key: str) -> list[Json]:
+        return self._sorted(self._threads_with_key.get((namespace, thread_key), ()))
+
     def _sorted(self, identities: Iterable[ObjectId]) -> list[Json]:
         return [self._objects[identity] for identity in sorted(identities)]
 
@@ -87,6 +91,8 @@ class Cache:
         elif identity[0] == "runs":
             self._runs_of_thread[identity[1], thread_of_run(seen)].add(identity)
             self._run_by_uid[uid(seen)] = identity
+        elif identity[0] == "threads":
+            self._threads_with_key[identity[1], key_of_thread(seen)].add(identity)
 
     def _unindex(self, identity: ObjectId, known: Json) -> None:
         self._by_resource[identity[0]].discard(identity)
@@ -95,6 +101,8 @@ class Cache:
         elif identity[0] == "runs":
             _discard(self._runs_of_thread, (identity[1], thread_of_run(known)), identity)
             self._run_by_uid.pop(uid(known), None)
+        elif identity[0] == "threads":
+            _discard(self._threads_with_key, (identity[1], key_of_thread(known)), identity)
 
 
 def uid(obj: Json) -> str:
@@ -113,6 +121,11 @@ def run_of_child(obj: Json) -> str:
 
 def thread_of_run(run: Json) -> str:
     return str(((run.get("spec") or {}).get("threadRef") or {}).get("name", ""))
+
+
+def key_of_thread(thread: Json) -> str:
+    """What the store knows it by: its threadID, or its uid where none was chosen."""
+    return str((thread.get("spec") or {}).get("threadID") or uid(thread))
 
 
 def finished(run: Json) -> bool:

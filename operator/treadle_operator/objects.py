@@ -11,7 +11,7 @@ from treadle_operator.cache import Cache, uid
 from treadle_operator.kube import Kube
 from treadle_operator.kube_errors import NotFound, Rejected
 from treadle_operator.lifecycle.world import ThreadObject
-from treadle_operator.views import instant, thread_object
+from treadle_operator.views import instant
 
 
 class Objects:
@@ -56,9 +56,8 @@ class Objects:
         """Other Threads of the namespace with the same threadID, oldest first."""
         others = [
             raw
-            for raw in self._cache.all("threads")
-            if raw["metadata"]["namespace"] == thread.namespace and uid(raw) != thread.uid
-            if thread_object(raw).thread_key == thread.thread_key
+            for raw in self._cache.threads_with_key(thread.namespace, thread.thread_key)
+            if uid(raw) != thread.uid
         ]
         return sorted(others, key=lambda raw: (instant(raw["metadata"].get("creationTimestamp")), uid(raw)))
 

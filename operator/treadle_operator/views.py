@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle_api.names import FINALIZER, LABEL_ATTEMPT
 from treadle_api.records import Json
-from treadle_operator.cache import thread_of_run, uid
+from treadle_operator.cache import key_of_thread, thread_of_run, uid
 from treadle_operator.leases import LeaseObservation
 from treadle_operator.lifecycle.starting import trouble
 from treadle_operator.lifecycle.world import (
@@ -49,7 +49,7 @@ def thread_object(raw: Json) -> ThreadObject:
         name=metadata["name"],
         uid=uid(raw),
         agent=(spec.get("agentRef") or {}).get("name", ""),
-        thread_key=spec.get("threadID") or uid(raw),
+        thread_key=key_of_thread(raw),
         max_queued_runs=int(queued) if (queued := spec.get("maxQueuedRuns")) is not None else 100,
         deleting=metadata.get("deletionTimestamp") is not None,
     )

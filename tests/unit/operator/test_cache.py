@@ -75,3 +75,25 @@ def test_pods_are_found_by_their_run_and_runs_by_their_thread() -> None:
     cache.put("runs", run(1))
     assert [r["metadata"]["name"] for r in cache.runs_of_thread("ns", "t")] == ["r"]
     assert cache.runs_of_thread("ns", "other") == []
+
+
+def test_threads_are_found_by_their_key_whatever_their_number() -> None:
+    cache = Cache()
+
+    def thread(version: int, name: str, key: str | None) -> Any:
+        metadata = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
+        return {"metadata": metadata, "spec": {"threadID": key} if key else {}}
+
+    def names(key: str) -> list[str]:
+        return [found["metadata"]["name"] for found in cache.threads_with_key("ns", key)]
+
+    cache.put("threads", thread(1, "b", "sales"))
+    cache.put("threads", thread(2, "a", "sales"))
+    cache.put("threads", thread(3, "c", None))
+    assert names("sales") == ["a", "b"]
+    assert names("uid-c") == ["c"]
+    cache.remove("threads", thread(4, "a", "sales"))
+    cache.put("threads", thread(5, "b", "other"))
+    assert names("sales") == []
+    assert names("other") == ["b"]
+    assert cache.threads_with_key("elsewhere", "other") == []
