@@ -85,9 +85,8 @@ async def test_the_events_tell_the_story_of_an_example(plugin: Plugin, folder: s
         return rows if end["reason"] in [row[1] for row in rows] else []
 
     story = await eventually(described, "the end is told as well", within=20, every=0.5)
-    assert [(kind, reason) for kind, reason, *_ in story] == [
-        ("Normal", "Starting"),
-        ("Normal", "Running"),
-        ("Normal", end["reason"]),
-    ]
+    assert {row[0] for row in story} == {"Normal"}
+    reasons = [row[1] for row in story]
+    # A turn of a second may be over before the operator looks at its claim.
+    assert reasons in (["Starting", "Running", end["reason"]], ["Starting", end["reason"]])
     assert story[-1][-1] == end["message"]
