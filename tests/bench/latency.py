@@ -152,7 +152,9 @@ async def measure(options: argparse.Namespace, cluster: Cluster, release: Releas
                 if round_ >= 0:
                     for what, milliseconds in passed.items():
                         kept.setdefault(what, []).append(milliseconds)
+        writes = [bench.runs.status_changes(f"run{n}") for n in range(options.runs)]
         _tell(moments, options.runs)
+        note(f"status writes a Run: {sum(writes) / len(writes):.2f} (most: {max(writes)})   goal: 3")
 
 
 def _tell(moments: Moments, runs: int) -> None:

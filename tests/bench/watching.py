@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from support.apiserver import ApiServer
@@ -32,7 +33,9 @@ class Watch:
 
     events: list[Seen] = field(default_factory=list)
     history: dict[str, list[Seen]] = field(default_factory=lambda: defaultdict(list))
-    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _changed: dict[str | None, asyncio.Condition] = field(
+        default_factory=lambda: defaultdict(asyncio.Condition)
+    )
     _reader: asyncio.Task[None] | None = None
     _listeners: list[Callable[[Seen], None]] = field(default_factory=list)
 
@@ -57,37 +60,54 @@ class Watch:
             return next((seen for seen in told if right(seen)), None)
 
         try:
-            async with asyncio.timeout(within), self._changed:
+            async with asyncio.timeout(within), self._changed[name]:
                 while (seen := found()) is None:
                     if self._reader is not None and self._reader.done():
-                        raise AssertionError(f"the watch ended before: {what}")
-                    await self._changed.wait()
+                        raise AssertionError(f"the watch failed before: {what}") from self._reader.exception()
+                    await self._changed[name].wait()
                 return seen
         except TimeoutError:
             last = told[-1:] or "never seen"
             raise AssertionError(f"not within {within} s: {what}; last: {last}") from None
 
-    async def read(self, events: AsyncIterator[dict[str, Any]]) -> None:
+    def status_changes(self, name: str) -> int:
+        """How often the status of that object changed since it was first seen."""
+        told = [seen.object.get("status") for seen in self.history[name]]
+        return sum(1 for before, after in pairwise(told) if after != before)
+
+    async def read(self, api: ApiServer, path: str) -> None:
+        """For ever: the server ends a watch now and then, and at once where we read too slowly."""
+        since = ""
         try:
-            async for event in events:
-                seen = Seen(event["type"], event["object"], time.time())
-                assert seen.kind != "ERROR", seen.object
-                self.events.append(seen)
-                self.history[seen.object["metadata"]["name"]].append(seen)
-                for listener in self._listeners:
-                    listener(seen)
-                async with self._changed:
-                    self._changed.notify_all()
+            while True:
+                async for event in api.watch(path, since=since):
+                    seen = Seen(event["type"], event["object"], time.time())
+                    assert seen.kind != "ERROR", seen.object
+                    since = seen.object["metadata"]["resourceVersion"]
+                    await self._take(seen)
         finally:
-            async with self._changed:
-                self._changed.notify_all()
+            for name in tuple(self._changed):
+                await self._wake(name)
+
+    async def _take(self, seen: Seen) -> None:
+        name = seen.object["metadata"]["name"]
+        self.events.append(seen)
+        self.history[name].append(seen)
+        for listener in tuple(self._listeners):
+            listener(seen)
+        for waiting in (name, None):
+            await self._wake(waiting)
+
+    async def _wake(self, name: str | None) -> None:
+        async with self._changed[name]:
+            self._changed[name].notify_all()
 
 
 @asynccontextmanager
 async def watching(api: ApiServer, path: str) -> AsyncIterator[Watch]:
     """Watches a collection, as `/api/v1/namespaces/x/pods`; what is there already is ADDED first."""
     watch = Watch()
-    reader = watch._reader = asyncio.create_task(watch.read(api.watch(path)), name=f"watch {path}")
+    reader = watch._reader = asyncio.create_task(watch.read(api, path), name=f"watch {path}")
     try:
         yield watch
     finally:

@@ -66,10 +66,14 @@ class ApiServer:
         ) as response:
             return Answer(response.status, await response.json(content_type=None))
 
-    async def watch(self, path: str) -> AsyncIterator[dict[str, Any]]:
-        """The events of a collection as the administrator, what is there first; until the server ends."""
+    async def watch(self, path: str, *, since: str = "") -> AsyncIterator[dict[str, Any]]:
+        """The events of a collection as the administrator, until the server ends it.
+
+        Without `since`, a resourceVersion, what is there comes first.
+        """
+        query = {"watch": "1", "resourceVersion": since}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS)
-        async with self._admin.get(self._url + path, params={"watch": "1"}, timeout=timeout) as response:
+        async with self._admin.get(self._url + path, params=query, timeout=timeout) as response:
             assert response.status == 200, await response.text()
             rest = b""
             async for data in response.content.iter_any():
