@@ -87,6 +87,6 @@ async def test_the_events_tell_the_story_of_an_example(plugin: Plugin, folder: s
     story = await eventually(described, "the end is told as well", within=20, every=0.5)
     assert {row[0] for row in story} == {"Normal"}
     told = {row[1]: row[-1] for row in story}
-    # A turn of a second may be over before the operator looks at its claim, and kubectl sorts by whole seconds.
+    # A turn may be over before the operator looks at its claim, and kubectl sorts by whole seconds.
     assert told.keys() - {"Running"} == {"Starting", end["reason"]}
     assert told[end["reason"]] == end["message"]
