@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 import uvicorn
 
 from treadle_api.contract import ExitCode
-from treadle_store.errors import SchemaMismatch, StoreError, StoreUnavailable
-from treadle_store.pool import check_schema, open_pool
+from treadle_store.errors import StoreError
+from treadle_store.pool import open_pool
 from treadle_store.streams import open_reader
 
 from .access import Guard
@@ -51,13 +51,15 @@ class _JsonLines(logging.Formatter):
 
 
 async def serve(settings: Settings) -> None:
-    """Runs until SIGTERM. Raises StoreError where the store cannot be used at the start."""
+    """Runs until SIGTERM. Raises StoreRejected for a DSN that names no database.
+
+    The store may be away at the start, or its schema not there yet: `/readyz` says so until it can be used.
+    """
     async with AsyncExitStack() as stack:
         pool = await open_pool(
-            settings.store_dsn, application="treadle-gateway", max_size=settings.store_connections
+            settings.store_dsn, application="treadle-gateway", min_size=0, max_size=settings.store_connections
         )
         stack.push_async_callback(pool.close)
-        await check_schema(pool)
         reader = None
         if settings.stream_url:
             reader = await stack.enter_async_context(
@@ -86,12 +88,9 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         asyncio.run(serve(Settings.read(os.environ)))
-    except (SettingsError, SchemaMismatch) as error:
+    except (SettingsError, StoreError) as error:
         logging.getLogger(__name__).error("cannot start", extra={"error": str(error)})
         sys.exit(ExitCode.CONFIGURATION)
-    except StoreError as error:
-        logging.getLogger(__name__).error("cannot start", extra={"error": str(error)})
-        sys.exit(ExitCode.TRY_AGAIN if isinstance(error, StoreUnavailable) else ExitCode.CONFIGURATION)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """A private Redis whose default user is off, as a cluster runs it; tests may stop, restart and flush it."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Self
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from support.ports import free_port
 from treadle_store.stream_client import Client
 from treadle_store.streams import SERVER_SETTINGS
 
@@ -20,9 +20,7 @@ class RedisServer:
     """`address` carries no credentials, as the Secret of an agent namespace; `admin_url` may do anything."""
 
     def __init__(self, directory: Path, *, maxmemory: str = "64mb") -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self._directory = directory
         self._settings = {"maxmemory": maxmemory, **SERVER_SETTINGS}
         self._process: asyncio.subprocess.Process | None = None
