@@ -58,7 +58,7 @@ bench: ## ratios against named peers, measured in one run
 	@$(VENV); tests/support/with-cluster.sh $$venv/bin/python -m bench
 
 generate: ## CRDs, API reference, schema.sql: what is generated and committed
-	@$(VENV); $$venv/bin/python -m treadle_api.crdgen
+	@$(VENV); $$venv/bin/python -m treadle_api.crdgen; $$venv/bin/python -m support.refresh_schema
 
 requirements: ## rows of the requirement table that have no passing test
 	@$(VENV); $$venv/bin/python -m support.requirements

@@ -179,6 +179,7 @@ CREATE INDEX checkpoints_latest ON treadle.checkpoints USING btree (thread_id, c
 CREATE UNIQUE INDEX one_active_run_per_thread ON treadle.runs USING btree (thread_id) WHERE (status = ANY (ARRAY['assigned'::text, 'running'::text, 'finalizing'::text, 'parked'::text]));
 CREATE INDEX run_events_run ON treadle.run_events USING btree (run_id, seq);
 CREATE INDEX runs_ended ON treadle.runs USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX runs_named ON treadle.runs USING btree (namespace, name, created_at DESC);
 CREATE INDEX runs_open ON treadle.runs USING btree (run_id) WHERE (ended_at IS NULL);
 CREATE INDEX runs_pending ON treadle.runs USING btree (thread_id, object_created, run_id) WHERE (status = 'pending'::text);
 CREATE INDEX thread_blobs_sha256 ON treadle.thread_blobs USING btree (sha256);

@@ -99,6 +99,7 @@ CREATE UNIQUE INDEX one_active_run_per_thread ON treadle.runs (thread_id)
 CREATE INDEX runs_pending ON treadle.runs (thread_id, object_created, run_id) WHERE status = 'pending';
 CREATE INDEX runs_open ON treadle.runs (run_id) WHERE ended_at IS NULL;
 CREATE INDEX runs_ended ON treadle.runs (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX runs_named ON treadle.runs (namespace, name, created_at DESC);
 
 CREATE TABLE treadle.run_attempts (
   run_id    text NOT NULL REFERENCES treadle.runs,

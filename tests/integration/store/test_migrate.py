@@ -19,7 +19,7 @@ async def test_the_committed_schema_is_what_the_migrations_make(store: Store) ->
 
     dumped = await dump_schema(await store.connect("admin"))
 
-    assert dumped == committed, "refresh it: treadle-migrate dump-schema > runtime/treadle_store/schema.sql"
+    assert dumped == committed, "refresh it: make generate"
 
 
 async def test_a_second_up_changes_nothing(store: Store) -> None:
