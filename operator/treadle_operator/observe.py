@@ -115,10 +115,12 @@ class RunObserver:
 
     async def _look_at_pods(self, run: RunObject, attempt: int, *, live: bool) -> None:
         """Reads the pods that could exist. Ended ones leave the watch, so the current attempt's is read where
-        it is not known; a live look also reads those we know, and the next attempt's."""
+        it is not known; a live look also reads those we know, and the next attempt's. The first attempt's is
+        not looked for: no rule asks for it before it is assigned, and its creation finds one that is there."""
         known = {pod["metadata"]["name"] for pod in self._cache.pods_of_run(run.uid)}
         current = {pod_name(run.name, attempt)} if attempt > 0 and not run.finished else set()
-        wanted = known | current | {pod_name(run.name, attempt + 1)} if live else current - known
+        following = {pod_name(run.name, attempt + 1)} if attempt > 0 else set()
+        wanted = known | current | following if live else current - known
         for name in sorted(wanted):
             await self._objects.get("pods", run.namespace, name, live=True)
 

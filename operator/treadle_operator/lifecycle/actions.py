@@ -83,7 +83,7 @@ class EnsureLease:
 @dataclass(frozen=True, slots=True)
 class CreatePod:
     """Create the attempt's pod with the key of the Assign before it; AlreadyExists: same owner uid, else
-    refuse. Preceded by a live read of Run and pod."""
+    refuse. Preceded by a live read of the Run and of the pods that earlier attempts may have left."""
 
     attempt: int
 
