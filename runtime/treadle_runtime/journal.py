@@ -95,21 +95,25 @@ class Journal:
         return taken
 
     async def _deliver(self, batch: list[Event]) -> None:
+        """Send `batch`; what was not sent when an error ends this returns to the front, in its order."""
+        waiting, size = batch, len(batch)
         try:
-            await self._sink(batch)
-        except StoreRejected as error:
-            if len(batch) > 1:
-                # One event is refused, not its neighbours.
-                for event in batch:
-                    await self._deliver([event])
-                return
-            self.complete = False
-            log.error(
-                "event refused by the log",
-                extra={"fields": {"type": batch[0].type, "error": str(error)}},
-            )
+            while waiting:
+                part = waiting[:size]
+                try:
+                    await self._sink(part)
+                except StoreRejected as error:
+                    if len(part) > 1:
+                        size = 1  # One event is refused, not its neighbours.
+                        continue
+                    self.complete = False
+                    log.error(
+                        "event refused by the log",
+                        extra={"fields": {"type": part[0].type, "error": str(error)}},
+                    )
+                waiting = waiting[size:]
         except BaseException:
-            self.give_back(batch)
+            self.give_back(waiting)
             raise
 
     async def _flush_by_itself(self) -> None:

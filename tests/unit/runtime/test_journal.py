@@ -18,7 +18,8 @@ class Log:
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
-        self.failures: list[Exception] = []
+        self.failures: list[Exception | None] = []
+        """What the next calls raise, one after the other; None: that call does not fail."""
         self.refused: set[int] = set()
         self.gate: asyncio.Event | None = None
 
@@ -29,8 +30,9 @@ class Log:
     async def __call__(self, events: Sequence[Event]) -> None:
         if self.gate is not None:
             await self.gate.wait()
-        if self.failures:
-            raise self.failures.pop(0)
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None:
+            raise failure
         numbers = [event.payload["n"] for event in events]
         if self.refused.intersection(numbers):
             raise StoreRejected("EventInvalid", "refused")
@@ -56,6 +58,7 @@ async def test_a_failed_batch_returns_to_the_front_in_order() -> None:
     assert journal.complete
 
 
+@pytest.mark.req("R49")
 async def test_it_flushes_by_itself_when_the_threshold_is_reached_or_the_window_is_over() -> None:
     log = Log()
     async with Journal(log, JournalLimits(threshold=3, window=0.01)) as journal:
@@ -89,6 +92,23 @@ async def test_an_event_that_the_log_refuses_for_good_is_said_and_stops_no_neigh
         await journal.record(event(number))
     await journal.flush()
     assert log.numbers == [0, 2]
+    assert not journal.complete
+
+
+@pytest.mark.req("R49")
+async def test_neighbours_of_a_refused_event_return_to_the_front_when_the_store_goes_away() -> None:
+    log = Log()
+    log.refused = {1}
+    log.failures = [None, None, None, StoreUnavailable("away", maybe_committed=True)]
+    journal = Journal(log)
+    for number in range(5):
+        await journal.record(event(number))
+    with pytest.raises(StoreUnavailable):
+        await journal.flush()
+    assert log.numbers == [0]
+    await journal.record(event(5))
+    await journal.flush()
+    assert log.numbers == [0, 2, 3, 4, 5]
     assert not journal.complete
 
 
