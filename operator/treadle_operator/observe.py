@@ -116,7 +116,7 @@ class RunObserver:
     async def _look_at_pods(self, run: RunObject, attempt: int, *, live: bool) -> None:
         """Reads the pods that could exist. Ended ones leave the watch, so the current attempt's is read where
         it is not known; a live look also reads those we know, and the next attempt's. The first attempt's is
-        not looked for: no rule asks for it before it is assigned, and its creation finds one that is there."""
+        not looked for: no rule asks for it before that, and its creation finds one that is there."""
         known = {pod["metadata"]["name"] for pod in self._cache.pods_of_run(run.uid)}
         current = {pod_name(run.name, attempt)} if attempt > 0 and not run.finished else set()
         following = {pod_name(run.name, attempt + 1)} if attempt > 0 else set()
@@ -140,7 +140,12 @@ class RunObserver:
         return lease_view(found, seen_for("lease", found is not None))
 
     async def _thread(self, run: RunObject) -> ThreadObject | None:
-        raw = await self._objects.get("threads", run.namespace, run.thread) if run.thread else None
+        """A Thread that we do not know, and that the Run would have us create, is not looked for at the Run's
+        first pass: its creation finds one that is there. Once anything was written to the Run, it is."""
+        if run.template_agent is not None and not run.finalizer and not run.status:
+            raw = self._cache.get("threads", run.namespace, run.thread)
+        else:
+            raw = await self._objects.get("threads", run.namespace, run.thread) if run.thread else None
         return thread_object(raw) if raw is not None else None
 
     async def _agent(self, run: RunObject, thread: ThreadObject | None) -> Json | None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from support.factories import record
 from treadle_api.names import FINALIZER, LABEL_ATTEMPT, LABEL_RUN
 from treadle_api.records import Json, RunRecord, RunStatus, RunUID
@@ -11,6 +13,8 @@ from treadle_operator.kube import Kube
 from treadle_operator.kube_errors import NotFound
 from treadle_operator.leases import LeaseBook
 from treadle_operator.ledger import Ledger
+from treadle_operator.lifecycle.actions import AddFinalizer, CreateThread
+from treadle_operator.lifecycle.run import decided_by
 from treadle_operator.memory import Memory
 from treadle_operator.objects import Objects
 from treadle_operator.observe import RunObserver
@@ -124,3 +128,32 @@ async def test_an_attempt_that_the_store_knows_and_we_do_not_is_looked_for_befor
     assert seen is not None
     assert desk.asked() == ["pods/r-a1"]
     assert [found.attempt for found in seen.world.pods] == [1]
+
+
+async def test_a_thread_that_the_run_brings_is_created_without_being_looked_for() -> None:
+    desk = Desk()
+    desk.exists("runs", run(finalizer=False, template=True))
+    desk.exists("agents", obj("reviewer"))
+    seen = await desk.observer.run("team", "r")
+    assert seen is not None
+    assert desk.asked() == []
+    assert decided_by(seen.world)[1].actions == (AddFinalizer(), CreateThread("sales", "reviewer"))
+
+
+@pytest.mark.parametrize(
+    "touched",
+    [
+        pytest.param(run(template=True), id="our finalizer is there"),
+        pytest.param(run(finalizer=False, template=True, phase="Pending"), id="a status is shown"),
+        pytest.param(run(finalizer=False), id="it brings no thread"),
+    ],
+)
+async def test_a_thread_that_the_watch_has_not_told_is_looked_for(touched: Json) -> None:
+    desk = Desk()
+    desk.exists("runs", touched)
+    desk.exists("threads", thread(), cached=False)
+    desk.exists("agents", obj("reviewer"))
+    seen = await desk.observer.run("team", "r")
+    assert seen is not None
+    assert seen.world.thread is not None
+    assert desk.asked() == ["threads/sales"]
