@@ -2,7 +2,7 @@
 
 Our writes put the returned object in (write-through), so their echoes on the watch are not news and wake
 nobody. The cache is a hint: what cannot be taken back is preceded by a live GET (`observe`). Objects keep no
-`managedFields`; finished Runs are not kept at all.
+`managedFields`; finished Runs are kept until they are cleaned up and no longer.
 """
 
 from collections import defaultdict

@@ -8,7 +8,7 @@ from typing import Final
 
 from treadle_api.names import FINALIZER
 from treadle_api.records import Json
-from treadle_operator.cache import Cache, finished, thread_of_run, uid
+from treadle_operator.cache import Cache, finished, thread_of_run, uid, version
 from treadle_operator.keys import Key, Kind
 from treadle_operator.metrics import Metrics
 from treadle_operator.views import pod_facts
@@ -44,14 +44,33 @@ class Intake:
     def seen(self, resource: str, obj: Json, *, gone: bool = False) -> None:
         """Takes in one object as the API server told it. Our own writes come back here and are no news.
 
-        For Runs and Pods `gone` means "deleted or ended" (ended ones leave the watch): the pass looks.
+        For Runs and Pods `gone` means "deleted or ended" (ended ones leave the watch): the pass looks, but for
+        a Run that our own write ended.
         """
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         before = self._cache.get(resource, namespace, name)
+        if gone and before is not None and _ended_by_us(resource, before, obj):
+            self._metrics.watch_events.labels(resource, "no").inc()
+            self._add(Key(_KINDS[resource], namespace, name))
+            return
         news = self._cache.remove(resource, obj) if gone else self._cache.put(resource, obj)
         self._metrics.watch_events.labels(resource, "yes" if news else "no").inc()
         if not news or (gone and before is not None and _done(resource, before)):
             return
+        self._wake(resource, obj, before, gone=gone)
+
+    def vanished(self, resource: str, namespace: str, name: str) -> None:
+        """A full list no longer has an object that was known: forget it and look."""
+        known = self._cache.get(resource, namespace, name)
+        if known is None:
+            return
+        self._cache.remove(resource, known)
+        self._metrics.watch_events.labels(resource, "yes").inc()
+        if not _done(resource, known):
+            self._wake(resource, known, known, gone=True)
+
+    def _wake(self, resource: str, obj: Json, before: Json | None, *, gone: bool) -> None:
+        namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         if resource == "pods":
             if gone or before is None or uid(before) != uid(obj) or pod_facts(before) != pod_facts(obj):
                 self._wake_owner(obj)
@@ -62,12 +81,6 @@ class Intake:
                 self.thread_changed(namespace, thread_of_run(obj))
         else:
             self._wake_waiting(resource, namespace, name)
-
-    def vanished(self, resource: str, namespace: str, name: str) -> None:
-        """A full list no longer has an object that was known: forget it and look."""
-        known = self._cache.get(resource, namespace, name)
-        if known is not None:
-            self.seen(resource, known, gone=True)
 
     def run_changed(self, run_uid: str) -> None:
         """The run's Lease or row changed."""
@@ -130,4 +143,17 @@ def _done(resource: str, known: Json) -> bool:
         resource == "runs"
         and finished(known)
         and FINALIZER not in (known["metadata"].get("finalizers") or ())
+    )
+
+
+def _ended_by_us(resource: str, known: Json, gone: Json) -> bool:
+    """Whether this Run left the watch by the very write that we know it from: it ended and still exists. A
+    deletion has a version of its own, so nothing has to be read to tell the two apart; the pass that follows
+    goes on from what we wrote."""
+    return (
+        resource == "runs"
+        and finished(known)
+        and FINALIZER in (known["metadata"].get("finalizers") or ())
+        and uid(known) == uid(gone)
+        and version(known) == version(gone)
     )

@@ -110,6 +110,34 @@ def test_an_ended_run_that_still_has_our_finalizer_is_looked_at(desk: Desk) -> N
     assert "runs/ns/r" in desk.take()
 
 
+def test_a_run_that_we_ended_ourselves_is_kept_and_not_read_again(desk: Desk) -> None:
+    desk.cache.put("runs", run(2, phase="Succeeded", finalizers=[FINALIZER]))
+    desk.intake.seen("runs", run(2, phase="Running"), gone=True)
+    assert desk.cache.get("runs", "ns", "r") is not None
+    assert desk.take() == {"runs/ns/r"}
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param(run(3, phase="Succeeded"), id="it was deleted after we ended it"),
+        pytest.param({**run(2), "metadata": {**run(2)["metadata"], "uid": "namesake"}}, id="a namesake"),
+    ],
+)
+def test_a_run_that_is_gone_after_its_end_is_looked_for(desk: Desk, gone: dict[str, Any]) -> None:
+    desk.cache.put("runs", run(2, phase="Succeeded", finalizers=[FINALIZER]))
+    desk.intake.seen("runs", gone, gone=True)
+    assert desk.cache.get("runs", "ns", "r") is None
+    assert desk.take() == {"runs/ns/r"}
+
+
+def test_a_run_that_ended_and_that_no_list_has_is_forgotten_and_looked_at(desk: Desk) -> None:
+    desk.cache.put("runs", run(2, phase="Succeeded", finalizers=[FINALIZER]))
+    desk.intake.vanished("runs", "ns", "r")
+    assert desk.cache.get("runs", "ns", "r") is None
+    assert desk.take() == {"runs/ns/r"}
+
+
 def test_a_new_thread_or_agent_wakes_the_runs_that_may_have_waited_for_it(desk: Desk) -> None:
     desk.cache.put("runs", run(1, "waiting", phase="Pending"))
     desk.cache.put("runs", run(2, "busy", phase="Running"))
