@@ -44,8 +44,8 @@ class Intake:
     def seen(self, resource: str, obj: Json, *, gone: bool = False) -> None:
         """Takes in one object as the API server told it. Our own writes come back here and are no news.
 
-        For Runs and Pods `gone` means "deleted or ended" (ended ones leave the watch): the pass looks, but for
-        a Run that our own write ended.
+        For Runs and Pods `gone` means "deleted or ended" (ended ones leave the watch): the pass looks, except
+        for a Run that our own write ended.
         """
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         before = self._cache.get(resource, namespace, name)
