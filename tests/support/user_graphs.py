@@ -53,6 +53,17 @@ def _single(node: Any) -> StateGraph[Any, Any, Any, Any]:
     return graph
 
 
+def talkative(context: BuildContext) -> StateGraph[Any, Any, Any, Any]:
+    """One node that makes two model calls and a tool call: between them LangGraph commits nothing."""
+
+    async def talk(state: MessagesState, config: RunnableConfig) -> None:
+        await context.model.ainvoke([HumanMessage("x")])
+        await context.model.ainvoke([HumanMessage("y")])
+        await shout.ainvoke({"text": "hi"}, config)
+
+    return _single(talk)
+
+
 async def _fails(state: MessagesState) -> None:
     raise KeyError("amount")
 

@@ -9,7 +9,7 @@ from support.scripts import NOTES, configuration, review
 from treadle_api.names import lease_name
 
 
-@pytest.mark.req("R24", "R77")
+@pytest.mark.req("R24")
 async def test_a_run_reads_computes_writes_presents_and_leaves_a_receipt(harness: Harness) -> None:
     run = await harness.admit(
         configuration(review(), delivery={"requirement": "All", "artifacts": ["*.md"]}), files=NOTES

@@ -46,6 +46,19 @@ async def test_a_graph_a_builder_and_a_function_are_taken(name: str) -> None:
     assert "n" in graph.nodes
 
 
+@pytest.mark.req("R77")
+async def test_a_graph_function_is_given_the_build_context_and_nothing_else() -> None:
+    given: list[tuple[Any, ...]] = []
+
+    def function(*arguments: Any) -> StateGraph[Any, Any, Any, Any]:
+        given.append(arguments)
+        return builder()
+
+    context = cast(BuildContext, object())
+    await compile_graph(function, "a_users_module:function", context)
+    assert given == [(context,)]
+
+
 @pytest.mark.usefixtures("module")
 @pytest.mark.parametrize(
     ("reference", "says"),
