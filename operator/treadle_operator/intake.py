@@ -19,7 +19,10 @@ NUDGE_PAUSE: Final = 0.2
 """Seconds between two passes over one run that nudges may cause: anyone in a namespace may send them."""
 
 THREAD_PAUSE: Final = 1.0
-"""Seconds for which changes of a thread's runs are gathered before its status is looked at."""
+"""Seconds for which changes of turns are gathered before a Thread's status is looked at."""
+
+ARRIVAL_PAUSE: Final = 5.0
+"""Seconds for which a new run of a thread waits to be told: its turn mostly comes sooner and tells it too."""
 
 
 class Intake:
@@ -77,8 +80,10 @@ class Intake:
             return
         self._add(Key(_KINDS[resource], namespace, name))
         if resource == "runs":
-            if gone or before is None:
+            if gone:
                 self.thread_changed(namespace, thread_of_run(obj))
+            elif before is None:
+                self.run_arrived(namespace, thread_of_run(obj))
         else:
             self._wake_waiting(resource, namespace, name)
 
@@ -101,8 +106,12 @@ class Intake:
         if len(self._nudged) > 2 * self._cache.count("runs") + 100:
             self._nudged = {u: t for u, t in self._nudged.items() if t > now - NUDGE_PAUSE}
 
+    def run_arrived(self, namespace: str, thread: str) -> None:
+        """The thread has one run more, seen or admitted."""
+        self._add_after(Key(Kind.THREAD, namespace, thread), ARRIVAL_PAUSE)
+
     def thread_changed(self, namespace: str, thread: str) -> None:
-        """Its status is a summary of its runs, and not worth a write for each of their steps."""
+        """Its turn changed. Its status is a summary of its runs, and not worth a write for each step."""
         self._add_after(Key(Kind.THREAD, namespace, thread), THREAD_PAUSE)
 
     def thread_moved_on(self, namespace: str, thread: str) -> None:

@@ -137,8 +137,10 @@ class Reconciler:
         )
         if (ended and not run.finished) or freed_slot:
             self._intake.thread_moved_on(run.namespace, run.thread)
-        elif any(isinstance(action, Admit | Assign) for action in decision.actions):
+        elif any(isinstance(action, Assign) for action in decision.actions):
             self._intake.thread_changed(run.namespace, run.thread)
+        elif any(isinstance(action, Admit) for action in decision.actions):
+            self._intake.run_arrived(run.namespace, run.thread)
         freed = FINALIZER not in (seen.raw["metadata"].get("finalizers") or ())
         if freed and (ended or run.deleting):
             self._forget(seen)

@@ -1,14 +1,17 @@
 """What was seen becomes keys; what we did ourselves does not."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from support.virtual_time import run_virtual
 from treadle_api.names import FINALIZER, LABEL_RUN
 from treadle_operator.cache import Cache
-from treadle_operator.intake import NUDGE_PAUSE, Intake
+from treadle_operator.intake import ARRIVAL_PAUSE, NUDGE_PAUSE, THREAD_PAUSE, Intake
 from treadle_operator.keys import Key, Kind
 from treadle_operator.metrics import Metrics
+from treadle_operator.workqueue import WorkQueue
 
 
 class Desk:
@@ -75,6 +78,43 @@ def test_a_new_run_wakes_itself_and_its_thread(desk: Desk) -> None:
     desk.intake.seen("runs", run(1))
     assert desk.take() == {"runs/ns/r"}
     assert [str(key) for key, _ in desk.later] == ["threads/ns/t"]
+
+
+def test_a_thread_is_looked_at_sooner_for_a_turn_than_for_an_arrival(desk: Desk) -> None:
+    thread = Key(Kind.THREAD, "ns", "t")
+    desk.intake.seen("runs", run(1))
+    desk.intake.run_arrived("ns", "t")
+    desk.intake.thread_changed("ns", "t")
+    desk.intake.seen("runs", run(1), gone=True)
+    assert desk.later == [
+        (thread, ARRIVAL_PAUSE),
+        (thread, ARRIVAL_PAUSE),
+        (thread, THREAD_PAUSE),
+        (thread, THREAD_PAUSE),
+    ]
+
+
+def test_arrival_and_turn_of_a_run_cost_its_thread_one_look() -> None:
+    async def main() -> None:
+        looks: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        async def look(key: Key) -> None:
+            if key.kind is Kind.THREAD:
+                looks.append(loop.time())
+
+        queue: WorkQueue[Key] = WorkQueue(look)
+        intake = Intake(Cache(), Metrics(), add=queue.add, add_after=queue.add_after, clock=loop.time)
+        queue.start()
+        intake.seen("runs", run(1))
+        await asyncio.sleep(3)
+        intake.run_arrived("ns", "t")
+        turned = loop.time()
+        intake.thread_changed("ns", "t")
+        await asyncio.sleep(60)
+        assert looks == [turned + THREAD_PAUSE]
+
+    run_virtual(main())
 
 
 def test_the_echo_of_our_own_write_wakes_nobody(desk: Desk) -> None:
