@@ -237,7 +237,7 @@ class StepSender:
                 retry = retry or error.maybe_committed
                 if clock() + delay > deadline:
                     raise
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             delay = min(delay * 2, self._limits.longest_delay)
 
     def _answer(self, batch: list[_Item], appended: Appended) -> None:

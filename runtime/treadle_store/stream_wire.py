@@ -147,7 +147,7 @@ class Wire:
                         if nudge:
                             yield nudge
             except WireUnavailable:
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     @asynccontextmanager

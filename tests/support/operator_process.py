@@ -71,9 +71,9 @@ class OperatorProcess:
 
     async def ask(self, path: str) -> tuple[int, str]:
         """Status and text of one of its addresses."""
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{self.port}{path}") as response:
-                return response.status, await response.text()
+        url = f"http://127.0.0.1:{self.port}{path}"
+        async with aiohttp.ClientSession() as client, client.get(url) as response:
+            return response.status, await response.text()
 
     async def metrics(self) -> dict[str, float]:
         """Samples by name with labels, as `treadle_status_writes_total{kind="runs"}`."""

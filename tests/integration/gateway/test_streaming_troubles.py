@@ -113,9 +113,11 @@ async def test_the_heartbeat_carries_the_cursor(
     run = await wired.start()
     await run.say("1")
     url = redis_server.url("treadle-gateway", "reader")
-    async with gateway_running(wired.gateway_pool, access, url, heartbeat_seconds=0.2) as gateway:
-        async with gateway.stream(NAMESPACE, run.name) as frames:
-            got = await take(frames, 3, comments=True)
+    async with (
+        gateway_running(wired.gateway_pool, access, url, heartbeat_seconds=0.2) as gateway,
+        gateway.stream(NAMESPACE, run.name) as frames,
+    ):
+        got = await take(frames, 3, comments=True)
     assert got[-1].comment == f"heartbeat {run.cursor(1)}"
 
 

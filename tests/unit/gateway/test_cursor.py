@@ -38,7 +38,17 @@ def test_clients_without_a_cursor_begin_at_the_start(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["57", "1i1.57", "1i1.57-", "1i1.-1-0", "1i1.1-1-1", "１i1.1-1", f"1i1.{2**53}-0", "i.1-1", "1i1.1-1\n2"],
+    [
+        "57",
+        "1i1.57",
+        "1i1.57-",
+        "1i1.-1-0",
+        "1i1.1-1-1",
+        "\uff11i1.1-1",
+        f"1i1.{2**53}-0",
+        "i.1-1",
+        "1i1.1-1\n2",
+    ],
 )
 def test_what_no_frame_carries_is_refused(text: str) -> None:
     with pytest.raises(BadCursor):
