@@ -23,7 +23,6 @@ class Phase(StrEnum):
     STARTING = "Starting"
     RUNNING = "Running"
     RECOVERING = "Recovering"
-    CANCELLING = "Cancelling"
     FINALIZING = "Finalizing"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
