@@ -54,7 +54,7 @@ class Intake:
         before = self._cache.get(resource, namespace, name)
         if gone and before is not None and _ended_by_us(resource, before, obj):
             self._metrics.watch_events.labels(resource, "no").inc()
-            self._add(Key(_KINDS[resource], namespace, name))
+            self._wake(resource, obj, before, gone=True)
             return
         news = self._cache.remove(resource, obj) if gone else self._cache.put(resource, obj)
         self._metrics.watch_events.labels(resource, "yes" if news else "no").inc()

@@ -155,6 +155,7 @@ def test_a_run_that_we_ended_ourselves_is_kept_and_not_read_again(desk: Desk) ->
     desk.intake.seen("runs", run(2, phase="Running"), gone=True)
     assert desk.cache.get("runs", "ns", "r") is not None
     assert desk.take() == {"runs/ns/r"}
+    assert [str(key) for key, _ in desk.later] == ["threads/ns/t"]
 
 
 @pytest.mark.parametrize(
