@@ -1,0 +1,99 @@
+"""What a pass over a Run makes follow for its Thread."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from support.factories import fresh, record, world
+from treadle_api.names import FINALIZER
+from treadle_api.records import RunStatus
+from treadle_operator.act import RunActor
+from treadle_operator.act_threads import ThreadActor
+from treadle_operator.cache import Cache
+from treadle_operator.events import Recorder
+from treadle_operator.failpoints import Failpoints
+from treadle_operator.intake import ARRIVAL_PAUSE, THREAD_PAUSE, Intake
+from treadle_operator.keys import Key, Kind
+from treadle_operator.leases import LeaseBook
+from treadle_operator.ledger import Ledger
+from treadle_operator.lifecycle.actions import Action, Admit, Assign
+from treadle_operator.lifecycle.world import RunWorld
+from treadle_operator.memory import Memory
+from treadle_operator.metrics import Metrics
+from treadle_operator.objects import Objects
+from treadle_operator.observe import RunObserver, SeenRun
+from treadle_operator.observe_others import OtherObserver
+from treadle_operator.reconcile import Reconciler
+
+
+class Sees(RunObserver):
+    def __init__(self, found: RunWorld) -> None:
+        self.found = found
+
+    async def run(self, namespace: str, name: str, *, after: SeenRun | None = None) -> SeenRun | None:
+        metadata = {
+            "namespace": namespace,
+            "name": name,
+            "uid": self.found.run.uid,
+            "finalizers": [FINALIZER],
+        }
+        return SeenRun({"metadata": metadata}, self.found, None)
+
+
+class Does(RunActor):
+    def __init__(self) -> None:
+        self.done: list[type[Action]] = []
+
+    async def carry(self, seen: SeenRun, actions: Iterable[Action]) -> bool:
+        self.done += [type(action) for action in actions]
+        return True
+
+
+def unused(kind: type[Any]) -> Any:
+    return object.__new__(kind)
+
+
+@pytest.mark.parametrize(
+    ("found", "action", "pause"),
+    [
+        pytest.param(fresh(), Admit, ARRIVAL_PAUSE, id="admitted"),
+        pytest.param(
+            world(
+                record=record(RunStatus.PENDING, attempt=0, attempts=(), queue_position=0, active_run=None)
+            ),
+            Assign,
+            THREAD_PAUSE,
+            id="assigned",
+        ),
+    ],
+)
+async def test_an_admission_waits_for_the_turn_and_a_turn_is_told_soon(
+    found: RunWorld, action: type[Action], pause: float
+) -> None:
+    later: list[tuple[Key, float]] = []
+    metrics, actor = Metrics(), Does()
+    intake = Intake(
+        Cache(),
+        metrics,
+        add=lambda key: None,
+        add_after=lambda key, delay: later.append((key, delay)),
+        clock=lambda: 0.0,
+    )
+    reconciler = Reconciler(
+        runs=Sees(found),
+        others=unused(OtherObserver),
+        run_actor=actor,
+        thread_actor=unused(ThreadActor),
+        objects=unused(Objects),
+        ledger=unused(Ledger),
+        intake=intake,
+        recorder=unused(Recorder),
+        memory=Memory(lambda: 0.0),
+        leases=LeaseBook(lambda: 0.0),
+        metrics=metrics,
+        failpoints=Failpoints(),
+    )
+    assert await reconciler(Key(Kind.RUN, found.run.namespace, found.run.name)) == 0.0
+    assert action in actor.done
+    assert later == [(Key(Kind.THREAD, found.run.namespace, found.run.thread), pause)]
