@@ -75,8 +75,6 @@ class CheckpointStatus(ApiModel):
     """LangGraph's id of it."""
     step: Int64 | None = None
     """The graph's step that wrote it."""
-    time: Time | None = None
-    """When it was written."""
 
 
 class DeliveredArtifact(ApiModel):

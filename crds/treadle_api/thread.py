@@ -81,8 +81,6 @@ class Head(ApiModel):
     """LangGraph's id of it."""
     step: Int64 | None = None
     """The graph's step that wrote it."""
-    time: Time | None = None
-    """When it was written."""
 
 
 class LastRun(ApiModel):

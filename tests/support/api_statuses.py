@@ -231,7 +231,7 @@ STATUS: tuple[StatusCase, ...] = (
             queuedRuns=2,
             fencingToken=1,
             activeRun={"name": "r", "uid": "u", "attempt": 1},
-            head={"checkpointID": "c", "step": 3, "time": TIME},
+            head={"checkpointID": "c", "step": 3},
             lastRun={"name": "q", "outcome": "Success", "time": TIME},
         ),
         kind="Thread",

@@ -91,8 +91,6 @@ def _status(world: ThreadWorld, ready: tuple[str, str, str], *, stalled: bool = 
             status["activeRun"] = {"name": active.name, "uid": active.uid, "attempt": active.attempt}
         if row.head is not None:
             status["head"] = {"checkpointID": row.head.checkpoint_id, "step": row.head.step}
-            if row.head.time is not None:
-                status["head"]["time"] = stamp(row.head.time)
         if row.last is not None:
             outcome = _OUTCOMES.get(row.last.outcome, "Error")
             status["lastRun"] = {"name": row.last.name, "outcome": outcome, "time": stamp(row.last.time)}

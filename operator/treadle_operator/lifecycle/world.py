@@ -232,7 +232,6 @@ class ActiveRun:
 class Head:
     checkpoint_id: str
     step: int
-    time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

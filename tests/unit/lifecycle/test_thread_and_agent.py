@@ -68,7 +68,7 @@ def test_a_thread_shows_what_the_store_knows() -> None:
         ROW,
         active=ActiveRun("review", "uid-1", 2),
         queued=3,
-        head=Head("c-4", 4, NOW),
+        head=Head("c-4", 4),
         last=LastRun("before", "cancelled", NOW),
     )
     decision = decide_thread(replace(idle, row=facts))
@@ -77,6 +77,7 @@ def test_a_thread_shows_what_the_store_knows() -> None:
     assert decision.status["threadID"] == "sales"
     assert shown.active_run is not None
     assert (shown.active_run.name, shown.queued_runs, shown.fencing_token) == ("review", 3, 7)
+    assert decision.status["head"] == {"checkpointID": "c-4", "step": 4}
     assert shown.last_run is not None
     assert shown.last_run.outcome == "Cancelled"
     assert shown.is_true("Ready")
