@@ -58,7 +58,7 @@ class LossClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """What every fenced write carries: the number orders owners, the key proves it was given."""
+    """What every fenced write carries: the number orders holders, the key proves it was given."""
 
     thread_id: ThreadID
     run_id: RunUID

@@ -156,7 +156,7 @@ class Operator:
         objects = Objects(self._kube, self._cache)
         queue: WorkQueue[Key] = WorkQueue(
             lambda key: reconciler(key),
-            workers=self._settings.workers,
+            at_once=self._settings.passes,
             backoff=Backoff(base=0.1),
             retry_after=retry_after,
             on_failure=log_failure,

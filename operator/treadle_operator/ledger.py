@@ -6,7 +6,7 @@ one of STORE_AWAY, the passes say so in what they show, and `run` keeps looking 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -111,12 +111,12 @@ class Ledger:
     async def unfinished(self, namespace: str | None) -> AsyncIterator[RunRecord]:
         """Every run that has not ended or ended lately."""
         after: RunUID | None = None
+
+        def following(store: _Store) -> Awaitable[Sequence[RunRecord]]:
+            return runs.list_unfinished(store.pool, namespace=namespace, after=after, limit=PAGE)
+
         while True:
-            page = await self._call(
-                lambda store, after=after: runs.list_unfinished(  # type: ignore[misc]
-                    store.pool, namespace=namespace, after=after, limit=PAGE
-                )
-            )
+            page = await self._call(following)
             for record in page:
                 yield record
             if len(page) < PAGE:
@@ -197,12 +197,12 @@ class Ledger:
     async def grants(self, namespace: str | None) -> AsyncIterator[overview.Grant]:
         """The authority of every living assignment."""
         after: ThreadID | None = None
+
+        def following(store: _Store) -> Awaitable[Sequence[overview.Grant]]:
+            return overview.living_grants(store.pool, namespace=namespace, after=after, limit=PAGE)
+
         while True:
-            page = await self._call(
-                lambda store, after=after: overview.living_grants(  # type: ignore[misc]
-                    store.pool, namespace=namespace, after=after, limit=PAGE
-                )
-            )
+            page = await self._call(following)
             for grant in page:
                 yield grant
             if len(page) < PAGE:

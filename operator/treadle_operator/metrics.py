@@ -63,7 +63,7 @@ class Metrics:
 
 class _Live(Collector):
     _HELP: Mapping[str, str] = {
-        "treadle_queue_depth": "Keys that wait for a worker.",
+        "treadle_queue_depth": "Keys that wait for their pass.",
         "treadle_queue_running": "Passes under way.",
         "treadle_queue_oldest_seconds": "Age of the key that waits or works longest.",
         "treadle_loop_lag_seconds": "How late the event loop last was.",

@@ -36,8 +36,8 @@ class Settings:
     """TREADLE_HTTP_HOST"""
     http_port: int = 8080
     """TREADLE_HTTP_PORT: /metrics, /readyz, /healthz."""
-    workers: int = 32
-    """TREADLE_WORKERS: passes at the same time."""
+    passes: int = 32
+    """TREADLE_PASSES: passes at the same time."""
     store_pool: int = 8
     """TREADLE_STORE_POOL: connections to Postgres at most (one more watches over assignments)."""
     default_image: str = ""
@@ -72,7 +72,7 @@ class Settings:
             leader_lease=env.get("TREADLE_LEADER_LEASE", "treadle-operator"),
             http_host=env.get("TREADLE_HTTP_HOST") or "0.0.0.0",  # noqa: S104 - as above
             http_port=_number(env, "TREADLE_HTTP_PORT", 8080, 0, 65_535),
-            workers=_number(env, "TREADLE_WORKERS", 32, 1, 1000),
+            passes=_number(env, "TREADLE_PASSES", 32, 1, 1000),
             store_pool=_number(env, "TREADLE_STORE_POOL", 8, 2, 100),
             default_image=env.get("TREADLE_AGENT_IMAGE", ""),
             stop_grace=_number(env, "TREADLE_STOP_GRACE_SECONDS", 20, 1, 600),

@@ -33,7 +33,7 @@ class Backoff:
 
 
 class WorkQueue(Generic[K]):
-    """Runs `work(key)` for each added key, at most `workers` keys at once.
+    """Runs `work(key)` for each added key, at most `at_once` keys at the same time.
 
     `work` returns the seconds after which the key wants another pass, or None. `retry_after` may give the
     least number of seconds to wait after an error (what the server asked for). A pass that lasts longer than
@@ -44,14 +44,14 @@ class WorkQueue(Generic[K]):
         self,
         work: Callable[[K], Awaitable[float | None]],
         *,
-        workers: int = 32,
+        at_once: int = 32,
         pass_timeout: float = 120.0,
         backoff: Backoff | None = None,
         retry_after: Callable[[Exception], float | None] = lambda error: None,
         on_failure: Callable[[K, Exception, int, float], None] | None = None,
     ) -> None:
         self._work = work
-        self._workers = workers
+        self._at_once = at_once
         self._pass_timeout = pass_timeout
         self._backoff = backoff if backoff is not None else Backoff()
         self._retry_after = retry_after
@@ -82,7 +82,7 @@ class WorkQueue(Generic[K]):
         return max(0.0, _now() - min(since)) if since else 0.0
 
     def add(self, key: K) -> None:
-        """Asks for a pass over `key` as soon as there is a free worker. Forgets a longer planned wait."""
+        """Asks for a pass over `key` as soon as there is room. Forgets a longer planned wait."""
         self._cancel_timer(key)
         if key in self._running:
             self._again.add(key)
@@ -134,7 +134,7 @@ class WorkQueue(Generic[K]):
             timer.cancel()
 
     def _dispatch(self) -> None:
-        while self._started and self._ready and len(self._running) < self._workers:
+        while self._started and self._ready and len(self._running) < self._at_once:
             key, since = self._ready.popitem(last=False)
             task = asyncio.get_running_loop().create_task(self._pass(key), name=f"pass {key}")
             self._running[key] = (task, since)

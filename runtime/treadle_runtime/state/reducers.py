@@ -75,6 +75,7 @@ def _as_messages(value: Any) -> list[AnyMessage]:
     for message in converted:
         if message.id is None:
             message.id = str(uuid4())
+    # LangChain declares plain BaseMessages where it makes members of AnyMessage.
     return converted  # type: ignore[return-value]
 
 

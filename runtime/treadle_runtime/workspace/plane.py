@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from uuid import uuid4
 
 from treadle_api.contract import BLOB_BYTES_LIMIT
@@ -55,7 +56,7 @@ class WorkspacePlane:
             if found.path not in wanted:
                 await asyncio.to_thread(self.directory.remove, found.path)
         for entry in wanted.values():
-            data = await self._sender.call(lambda sha=entry.sha256: self._get(sha))  # type: ignore[misc]
+            data = await self._sender.call(partial(self._get, entry.sha256))
             if hashlib.sha256(data).hexdigest() != entry.sha256:
                 raise BlobMismatch(f"{entry.path}: the store holds other bytes than sha256 {entry.sha256}")
             await asyncio.to_thread(self.directory.write, entry.path, data, entry.mode)

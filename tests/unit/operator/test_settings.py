@@ -10,7 +10,7 @@ DSN = {"TREADLE_STORE_DSN": "postgresql://operator:secret@db/treadle"}
 def test_only_the_store_is_required() -> None:
     settings = Settings.from_environ(DSN)
     assert settings.watch_namespaces == ()
-    assert settings.workers == 32
+    assert settings.passes == 32
     assert settings.http_port == 8080
 
 
@@ -23,7 +23,7 @@ def test_no_secret_shows_when_the_settings_are_printed() -> None:
     ("extra", "said"),
     [
         ({"TREADLE_STORE_DSN": ""}, "TREADLE_STORE_DSN is not set"),
-        ({"TREADLE_WORKERS": "many"}, "TREADLE_WORKERS='many' is not a whole number"),
+        ({"TREADLE_PASSES": "many"}, "TREADLE_PASSES='many' is not a whole number"),
         ({"TREADLE_HTTP_PORT": "70000"}, "TREADLE_HTTP_PORT=70000 is not between 0 and 65535"),
         ({"TREADLE_LOG_LEVEL": "LOUD"}, "TREADLE_LOG_LEVEL='LOUD' is not one of"),
         ({"TREADLE_FAILPOINTS": "nowhere=exit"}, "TREADLE_FAILPOINTS: 'nowhere=exit' is not POINT=DEED"),

@@ -72,7 +72,7 @@ def test_adding_a_key_at_work_makes_exactly_one_more_pass_follow() -> None:
     run_virtual(main())
 
 
-def test_no_more_keys_are_worked_on_at_once_than_there_are_workers() -> None:
+def test_no_more_keys_are_worked_on_at_once_than_was_said() -> None:
     async def main() -> None:
         running = 0
         most = 0
@@ -84,7 +84,7 @@ def test_no_more_keys_are_worked_on_at_once_than_there_are_workers() -> None:
             await asyncio.sleep(1)
             running -= 1
 
-        queue: WorkQueue[int] = WorkQueue(work, workers=3)
+        queue: WorkQueue[int] = WorkQueue(work, at_once=3)
         queue.start()
         for key in range(9):
             queue.add(key)
@@ -141,7 +141,7 @@ def test_the_oldest_key_is_the_one_that_waits_or_works_longest() -> None:
         async def work(key: str) -> None:
             await release.wait()
 
-        queue: WorkQueue[str] = WorkQueue(work, workers=1)
+        queue: WorkQueue[str] = WorkQueue(work, at_once=1)
         assert queue.oldest_age() == 0
         queue.start()
         queue.add("a")
@@ -166,7 +166,7 @@ def test_stopping_lets_running_passes_end_and_starts_no_other() -> None:
             ended.append(key)
             return 1.0
 
-        queue: WorkQueue[str] = WorkQueue(work, workers=1)
+        queue: WorkQueue[str] = WorkQueue(work, at_once=1)
         queue.start()
         queue.add("a")
         queue.add("b")

@@ -1,12 +1,13 @@
 """The journal: in order, nothing lost, nothing twice, back-pressure instead of drops."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.eventually import eventually
 from treadle_api.records import Event
 from treadle_runtime.events import make_event
 from treadle_runtime.journal import Journal, JournalLimits
@@ -64,9 +65,9 @@ async def test_it_flushes_by_itself_when_the_threshold_is_reached_or_the_window_
     async with Journal(log, JournalLimits(threshold=3, window=0.01)) as journal:
         for number in range(3):
             await journal.record(event(number))
-        await _until(lambda: log.numbers == [0, 1, 2])
+        await _holds(log, [0, 1, 2])
         await journal.record(event(3))
-        await _until(lambda: log.numbers == [0, 1, 2, 3])
+        await _holds(log, [0, 1, 2, 3])
 
 
 @pytest.mark.req("R49")
@@ -170,10 +171,11 @@ async def test_whatever_fails_in_between_the_order_is_kept(steps: list[str]) -> 
     assert log.numbers == list(range(count))
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 - the journal tells nobody when it has flushed
-            await asyncio.sleep(0.005)
+async def _holds(log: Log, numbers: list[int]) -> None:
+    async def flushed() -> bool:
+        return log.numbers == numbers
+
+    await eventually(flushed, f"the log holds {numbers}", within=5, every=0.005)
 
 
 async def _record(journal: Journal, count: int) -> None:
