@@ -59,8 +59,6 @@ class ThreadSpec(ApiModel):
     """Runs that may wait; one more is refused with QueueFull."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the stored state when the Thread is deleted."""
-    title: str | None = Field(default=None, max_length=256)
-    """A name for people."""
 
 
 class ActiveRun(ApiModel):

@@ -58,7 +58,6 @@ class OtherObserver:
             generation=int(metadata.get("generation") or 0),
             now=self._clock.now(),
             deletion_policy=spec.get("deletionPolicy") or "Retain",
-            title=spec.get("title") or "",
             finalizer=FINALIZER in (metadata.get("finalizers") or ()),
             status=raw.get("status") or {},
             agent_exists=agent is not None,

@@ -8,7 +8,7 @@ THREADS: tuple[Case, ...] = (
     Case("a thread", thread()),
     Case(
         "a thread with everything",
-        thread(threadID="Sales.2026-q1_a", maxQueuedRuns=0, deletionPolicy="Delete", title="Sales"),
+        thread(threadID="Sales.2026-q1_a", maxQueuedRuns=0, deletionPolicy="Delete"),
     ),
     Case("a thread without an agent", thread(agentRef=ABSENT), "spec.agentRef: Required value"),
     Case(
@@ -26,5 +26,4 @@ THREADS: tuple[Case, ...] = (
         thread(deletionPolicy="Keep"),
         "spec.deletionPolicy: Unsupported value",
     ),
-    Case("a thread with a long title", thread(title="t" * 257), "spec.title: Too long"),
 )

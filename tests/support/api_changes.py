@@ -68,7 +68,6 @@ SPEC_CHANGES: tuple[Change, ...] = (
         _immutable("podTemplate"),
         podTemplate={"resources": {"limits": {"cpu": "1"}}},
     ),
-    _change("a thread's title changes", thread(), None, title="Sales"),
     _change("a thread's queue changes", thread(), None, maxQueuedRuns=1),
     _change(
         "a thread's agent changes",

@@ -195,7 +195,6 @@ class ThreadWorld:
     generation: int
     now: datetime
     deletion_policy: str = "Retain"
-    title: str = ""
     finalizer: bool = False
     status: Mapping[str, Any] = field(default_factory=dict)
     agent_exists: bool = True
