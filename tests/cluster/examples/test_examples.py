@@ -39,7 +39,7 @@ async def shown(plugin: Plugin, name: str) -> dict[str, Any]:
     return run
 
 
-@pytest.mark.req("R86", "R87", "R88", "R2")
+@pytest.mark.req("R86", "R87", "R88")
 @pytest.mark.parametrize("folder", FOLDERS)
 async def test_an_example_runs_as_its_readme_says(plugin: Plugin, folder: str) -> None:
     run = of_kind(example(folder), "Run")
