@@ -1,13 +1,13 @@
 """`treadle-migrate`: brings a database to the version that this program needs.
 
-    treadle-migrate up              apply what is missing, harden, make login roles
-    (TREADLE_{OPERATOR,GATEWAY,AGENT}_PASSWORD) treadle-migrate check           say whether something is
-    missing or stands open; exit 1 if so treadle-migrate fence-all       after a failover: every thread's
-    token rises, then this server is the current one
-                                    (--after-restore: by a large step, the backup may be older than many
-                                    tokens)
-    treadle-migrate role NAMESPACE  a login role for one namespace's agents (password from
-    TREADLE_AGENT_PASSWORD) treadle-migrate dump-schema     print schema.sql as the database has it
+    treadle-migrate up              apply what is missing, harden, make the login roles whose password is in
+                                    TREADLE_{OPERATOR,GATEWAY,AGENT}_PASSWORD
+    treadle-migrate check           say whether something is missing or stands open; exit 1 if so
+    treadle-migrate fence-all       after a failover: every thread's token rises, then this server is the
+                                    current one (--after-restore: by a large step, because the backup may be
+                                    older than many tokens)
+    treadle-migrate role NAMESPACE  a login role for one namespace's agents, with TREADLE_AGENT_PASSWORD
+    treadle-migrate dump-schema     print schema.sql as the database has it
 
 The server is named by --dsn or TREADLE_MIGRATE_DSN and is waited for (--wait seconds).
 """
