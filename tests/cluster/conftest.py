@@ -10,9 +10,10 @@ import pytest
 
 from support import cluster as clusters
 from support.cluster import Cluster
+from support.kinds import installed
 from support.release import treadle_release, watched_namespace
 
-__all__ = ["treadle_release", "watched_namespace"]
+__all__ = ["installed", "treadle_release", "watched_namespace"]
 
 
 @pytest.fixture(scope="session")
@@ -27,8 +28,8 @@ def kubeconfig(cluster: Cluster) -> Path:
 
 
 @pytest.fixture
-async def namespace(cluster: Cluster) -> AsyncIterator[str]:
-    """A fresh namespace that admits restricted pods alone, deleted after the test."""
+async def namespace(cluster: Cluster, installed: Cluster) -> AsyncIterator[str]:
+    """A fresh namespace that admits restricted pods alone, deleted after the test; our kinds are served."""
     name = f"test-{secrets.token_hex(5)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     await cluster.apply(

@@ -14,23 +14,9 @@ import pytest_asyncio
 
 from support.apiserver import ApiServer, open_apiserver
 from support.cluster import Cluster
+from support.kinds import serve
 from support.unwatched import unwatched
 from treadle_api.crdgen import KINDS, definition
-
-CRDS = Path(__file__).parents[3] / "crds"
-FILES = tuple(str(CRDS / f"{model.kind.plural}.yaml") for model in KINDS)
-
-
-async def _install(cluster: Cluster, *words: str, stdin: str | None = None) -> None:
-    await cluster.kubectl("apply", "--server-side", "--force-conflicts", *words, stdin=stdin)
-    await cluster.kubectl("wait", "--for=condition=Established", *words, "--timeout=60s", stdin=stdin)
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def installed(cluster: Cluster) -> Cluster:
-    """The cluster, once it serves our kinds as they stand in `crds/`."""
-    await _install(cluster, *(word for file in FILES for word in ("--filename", file)))
-    return cluster
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -43,7 +29,7 @@ async def unwatched_kinds(cluster: Cluster) -> AsyncIterator[Cluster]:
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
     with (Path(tempfile.gettempdir()) / f"treadle-cases-{os.getuid()}.lock").open("w") as users:
         await asyncio.to_thread(fcntl.flock, users, fcntl.LOCK_SH)
-        await _install(cluster, "--filename", "-", stdin=listed)
+        await serve(cluster, "--filename", "-", stdin=listed)
         yield cluster
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
