@@ -81,8 +81,8 @@ async def test_two_operators_at_once_waste_calls_and_nothing_else(
     names = [f"r{n}" for n in range(6)]
     runs = [world.run_object(name, thread=f"t{n % 3}") for n, name in enumerate(names)]
     await world.apply(world.agent_object(), *runs)
-    for name in names:
-        await world.finish(f"{name}-a1")
+    # At once: which of two Runs that came in the same second goes first is decided by their uids.
+    await asyncio.gather(*(world.finish(f"{name}-a1") for name in names))
     for name in names:
         done = await world.reaches(name, "Succeeded")
         assert done["attempt"] == 1
