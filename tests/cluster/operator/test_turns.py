@@ -6,16 +6,23 @@ from support.eventually import eventually
 from support.operator_world import OperatorWorld
 
 
+async def age(world: OperatorWorld, name: str) -> tuple[str, str]:
+    """What orders a queue: the server tells time in seconds, the uid decides within one."""
+    metadata = (await world.run(name))["metadata"]
+    return metadata["creationTimestamp"], metadata["uid"]
+
+
 @pytest.mark.req("R18")
 async def test_runs_of_one_thread_wait_and_take_turns_oldest_first(world: OperatorWorld) -> None:
     await world.operator.start()
-    names = ["first", "second", "third"]
     await world.apply(world.agent_object(), world.run_object("first"))
     await world.pod("first-a1")
     await world.apply(world.run_object("second"))
     await world.reaches("second", "Queued", "ThreadBusy")
     await world.apply(world.run_object("third"))
     await world.reaches("third", "Queued", "ThreadBusy")
+    waiting = sorted([(await age(world, name), name) for name in ("second", "third")])
+    names = ["first", *(name for _, name in waiting)]
     for index, name in enumerate(names):
         assert {pod["metadata"]["name"] for pod in await world.pods()} == {
             f"{n}-a1" for n in names[: index + 1]
