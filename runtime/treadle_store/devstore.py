@@ -74,7 +74,8 @@ def _give(path: Path) -> None:
     os.chown(path, user.pw_uid, user.pw_gid)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nothing listens on just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -155,7 +156,7 @@ class DevStore:
         data = self._folder / "postgres"
         if not (data / "PG_VERSION").exists():
             await self._initdb(data)
-        self.postgres_port = _free_port()
+        self.postgres_port = free_port()
         settings = [
             "listen_addresses=127.0.0.1",
             f"port={self.postgres_port}",
@@ -198,7 +199,7 @@ class DevStore:
         data = self._folder / "redis"
         data.mkdir(exist_ok=True)
         _give(data)
-        self.redis_port = _free_port()
+        self.redis_port = free_port()
         config = self._folder / "redis.conf"  # not arguments: every user may read a process's arguments
         config.touch(mode=0o600)
         config.write_text(

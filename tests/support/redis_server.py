@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from support.ports import free_port
+from treadle_store.devstore import free_port
 from treadle_store.stream_client import Client
 from treadle_store.streams import SERVER_SETTINGS
 

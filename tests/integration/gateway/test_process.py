@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from support.eventually import eventually
-from support.ports import free_port
+from treadle_store.devstore import free_port
 
 ROOT = Path(__file__).parents[3]
 KUBECONFIG = """

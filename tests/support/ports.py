@@ -1,9 +1,0 @@
-"""A port of loopback that nothing listens on just now."""
-
-import socket
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
