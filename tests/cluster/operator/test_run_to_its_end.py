@@ -49,7 +49,11 @@ async def test_an_ended_run_leaves_neither_finalizer_nor_lease_behind(world: Ope
     await eventually(freed, "the finalizer goes", within=15)
     with pytest.raises(NotFound):
         await world.kube.get("leases", world.namespace, lease_name(run["metadata"]["uid"]))
-    assert (await world.operator.metrics()).get('treadle_runs{phase="Succeeded"}') is None
+
+    async def forgotten() -> bool:
+        return 'treadle_runs{phase="Succeeded"}' not in await world.operator.metrics()
+
+    await eventually(forgotten, "the watch tells that the run left the selection", within=15)
 
 
 @pytest.mark.req("R87")
