@@ -54,6 +54,12 @@ cluster-down: ## delete what cluster-up made, also after a crash
 cluster-shell: ## a shell with kubectl, helm and KUBECONFIG of the local cluster
 	@$(LOCALCLUSTER) shell
 
+chaos: ## everything killed at other steps each round (ROUNDS=10; SEED=n repeats a round)
+	@$(VENV); seed=$(or $(SEED),$$(date +%s)); rounds=$(or $(ROUNDS),10); \
+	tests/support/with-cluster.sh bash -euc 'for ((n = $$2; n < $$2 + $$3; n++)); do \
+	echo "chaos: round $$((n - $$2 + 1)) of $$3, SEED=$$n"; \
+	TREADLE_CHAOS_SEED=$$n $$1/bin/python -m pytest tests/cluster/e2e/test_chaos.py -q; done' chaos $$venv $$seed $$rounds
+
 bench: ## ratios against named peers, measured in one run
 	@$(VENV); tests/support/with-cluster.sh $$venv/bin/python -m bench
 
@@ -69,4 +75,4 @@ lock: ## resolve requirements.lock anew (needs a package index)
 	uv --extra operator --extra gateway -c requirements.lock -o operator/requirements.lock; \
 	uv --extra runtime -c requirements.lock -o runtime/requirements.lock
 
-.PHONY: help demo test check test-unit test-integration test-cluster cluster-up cluster-down cluster-shell bench generate requirements lock
+.PHONY: help demo test check test-unit test-integration test-cluster cluster-up cluster-down cluster-shell chaos bench generate requirements lock
