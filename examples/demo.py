@@ -65,19 +65,20 @@ def show(*command: str) -> None:
         print(f"  {line}", flush=True)
 
 
-def cluster(*words: str) -> str:
+def cluster(environment: Path | None, *words: str) -> str:
     """A command of the local cluster's harness; its progress goes to the terminal."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "support")}
-    command = [sys.executable, "-m", "localcluster", *words]
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "support")}
+    python = environment / "bin" / "python" if environment else sys.executable
+    command = [str(python), "-m", "localcluster", *words]
     capture = subprocess.PIPE if words[0] == "env" else None
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=capture, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=variables, stdout=capture, text=True, check=False)
     if done.returncode:
         raise DemoError(f"the local cluster: `{' '.join(words)}` ended with {done.returncode}")
     return done.stdout or ""
 
 
-def enter_cluster() -> None:
-    for line in cluster("env").splitlines():
+def enter_cluster(environment: Path) -> None:
+    for line in cluster(environment, "env").splitlines():
         if line.startswith("export "):
             name, _, value = line.removeprefix("export ").partition("=")
             os.environ[name] = os.path.expandvars(" ".join(shlex.split(value)))
@@ -101,7 +102,7 @@ def plugin(environment: Path, *words: str) -> list[str]:
 
 def python_environment() -> Path:
     done = subprocess.run(
-        ["tests/support/setup.sh"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+        ["tests/support/setup.sh", "venv"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
         raise DemoError("tests/support/setup.sh could not make the Python environment: see its words above")
@@ -193,11 +194,13 @@ def verify(environment: Path) -> None:
 def main() -> int:
     keep = os.environ.get("KEEP") == "1"
     failed = True
+    environment = None
     try:
-        with stage("a real Kubernetes, and our images in it"):
-            cluster("up")
-            enter_cluster()
+        with stage("what this machine needs"):
             environment = python_environment()
+        with stage("a real Kubernetes, and our images in it"):
+            cluster(environment, "up")
+            enter_cluster(environment)
         with stage("our chart"):
             install()
         with stage("an Agent and a Run"):
@@ -219,7 +222,7 @@ def main() -> int:
             )
         else:
             with stage("clean up"):
-                cluster("down")
+                cluster(environment, "down")
     print("\nhow long each stage took:")
     for title, seconds in stages:
         print(f"  {seconds:6.1f} s  {title}")

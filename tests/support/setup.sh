@@ -1,43 +1,62 @@
 #!/usr/bin/env bash
-# Makes what the tests and the demo need on this host: Debian programs and the virtual environment.
-# Prints the path of the environment as its last line on stdout; progress goes to stderr. The second time: nothing.
+# Makes what the demo and the tests need on this host, and nothing the second time. Progress goes to stderr; the
+# last line on stdout is the path that was asked for:
+#   setup.sh python   a Python 3.11 or newer of this machine
+#   setup.sh venv     the virtual environment
+#   setup.sh          the virtual environment, and the programs that the tests start
+# What it takes from a bare Debian: bash, coreutils, apt.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+want=${1:-tests}
 cache=${TREADLE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/treadle}
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 python=""
-for candidate in python3 python3.13 python3.12 python3.11; do
-  if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-    python=$candidate
-    break
-  fi
-done
+find_python() {
+  for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+      python=$(command -v "$candidate")
+      return
+    fi
+  done
+}
 
+find_python
 missing=()
 [ -n "$python" ] || missing+=(python3)
 { [ -n "$python" ] && "$python" -c 'import ensurepip, venv' 2>/dev/null; } || missing+=(python3-venv)
-ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
-command -v redis-server >/dev/null || missing+=(redis-server)
+# pip, Go and mmdebstrap's apt check certificates against this list.
+[ -n "${SSL_CERT_FILE:-}" ] || [ -d /etc/pki ] || [ -s /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+why="the local cluster and the demo need them"
+if [ "$want" = tests ]; then
+  why="the tests need them"
+  command -v git >/dev/null || missing+=(git)
+  ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
+  command -v redis-server >/dev/null || missing+=(redis-server)
+fi
 if [ "${#missing[@]}" -gt 0 ]; then
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    say "missing: ${missing[*]}. Install them first, on Debian: sudo apt-get install ${missing[*]}"
+  tests/support/install.sh "they are not here, and $why" "${missing[@]}"
+  find_python
+  if [ -z "$python" ]; then
+    say "Python 3.11 or newer is needed, and $(python3 -V 2>&1) is what this system offers: Debian 12 and later have it"
     exit 1
   fi
-  say "installing Debian packages: ${missing[*]}"
-  apt-get update -qq >&2
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
-  python=${python:-python3}
+fi
+if [ "$want" = python ]; then
+  printf '%s\n' "$python"
+  exit
 fi
 
 digest=$( { cat requirements.lock; "$python" -V; } | sha256sum | cut -c1-12)
 venv=$cache/venv-$digest
 if [ ! -f "$venv/.complete" ]; then
-  say "making the virtual environment $venv (about a minute)"
+  say "installing $(grep -c '^[a-z].*==' requirements.lock) Python packages into $venv (80 MB to fetch; one to three minutes)"
+  begun=$SECONDS
   mkdir -p "$cache"
   rm -rf "$venv"
   "$python" -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
   touch "$venv/.complete"
+  say "installed in $((SECONDS - begun)) s"
 fi
 printf '%s\n' "$venv"

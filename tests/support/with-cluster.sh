@@ -3,7 +3,8 @@
 # before, unless KEEP=1. The command's exit code is this script's.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-cluster() { PYTHONPATH=tests/support python3 -m localcluster "$@"; }
+venv=$(tests/support/setup.sh)
+cluster() { PYTHONPATH=tests/support "$venv/bin/python" -m localcluster "$@"; }
 
 mine=1
 if cluster status --quiet; then mine=0; fi

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from .commands import follow, run, search_path
 from .errors import ClusterError
-from .layout import Layout, digest
-from .narrate import Progress, say
+from .layout import CHECKOUT, Layout, digest
+from .narrate import say
 
 _APT_SECONDS = 900
+_INSTALL = CHECKOUT / "tests/support/install.sh"
 _NOT_NEEDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 
 
@@ -25,18 +26,15 @@ def install(packages: Sequence[str], why: str) -> None:
     """apt-get install, aloud; ClusterError where we may not (not root) or cannot (not Debian)."""
     wanted = " ".join(packages)
     if os.geteuid() != 0 or not is_debian():
-        raise ClusterError(f"{why}: install {wanted} (as root on Debian this is done for you)")
-    say("apt-get", f"installing {wanted}: {why}")
-    # RUNLEVEL: a package's own service is not to be started, we start a private one.
-    env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    progress = Progress("apt-get")
-    follow(["apt-get", "-q", "update"], progress.tick, timeout=_APT_SECONDS, env=env)
-    follow(
-        ["apt-get", "-q", "install", "-y", "--no-install-recommends", *packages],
-        progress.tick,
-        timeout=_APT_SECONDS,
-        env=env,
-    )
+        raise ClusterError(
+            f"{why}: install {wanted}, on Debian by\n"
+            f"  sudo apt-get update && sudo apt-get install -y --no-install-recommends {wanted}"
+        )
+    follow([_INSTALL, why, *packages], _tell, timeout=_APT_SECONDS)
+
+
+def _tell(line: str) -> None:
+    say("apt-get", line.removeprefix("install: "))
 
 
 def require(program: str, package: str, why: str) -> None:

@@ -83,7 +83,9 @@ def _engine(layout: Layout, state: State, settings: Settings) -> Engine:
         except NoEngine as absence:
             if os.geteuid() != 0 or not debian.is_debian():
                 raise ClusterError(
-                    f"{absence}. Install and start Docker (root on Debian gets a private one without)"
+                    f"{absence}. Install and start Docker, on Debian by\n"
+                    "  sudo apt-get install -y docker.io && sudo adduser $USER docker\n"
+                    "and log in anew; or run the same command by sudo: root on Debian gets a private engine"
                 ) from absence
         else:
             state.host = engine.host

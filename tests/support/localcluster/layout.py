@@ -35,6 +35,11 @@ class Layout:
         return self.cache / "programs"
 
     @property
+    def go(self) -> Path:
+        """Our own Go, with its modules and objects; empty where this machine has one that is new enough."""
+        return self.cache / "go"
+
+    @property
     def trees(self) -> Path:
         return self.cache / "rootfs"
 

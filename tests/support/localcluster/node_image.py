@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -61,6 +62,11 @@ def local_name() -> str:
 
 
 def build_image(layout: Layout, engine: Engine, name: str) -> None:
+    if os.geteuid() != 0:
+        raise ClusterError(
+            "the node image cannot be pulled here, and only root can build it: run the same command by sudo, "
+            "or let the engine reach its image registry"
+        )
     debian.require("mmdebstrap", "mmdebstrap", "the node image is to be built without a registry")
     trees = (node_parts.NODE_TREE, node_parts.PROXY_TREE, node_parts.BUSYBOX_TREE)
     with rung("node parts") as this, ThreadPoolExecutor(1) as beside:
@@ -70,7 +76,7 @@ def build_image(layout: Layout, engine: Engine, name: str) -> None:
         this.note(f"{len(FOR_NODES)} programs and {len(trees)} package trees")
     with rung("node files"), tempfile.TemporaryDirectory(dir=layout.scratch()) as folder:
         scratch = Path(folder)
-        kept = node_parts.storage()
+        kept = node_parts.storage(layout)
         root = scratch / "root"
         node_rootfs.assemble(layout, root, node_parts.save(layout, scratch, kept), kept)
         rootfs = "localhost/treadle-node-rootfs:new"

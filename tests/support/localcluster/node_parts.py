@@ -53,9 +53,9 @@ class Storage:
     helper: str
 
 
-def storage() -> Storage:
+def storage(layout: Layout) -> Storage:
     """Read from kind's module, since `kind` itself does not tell it."""
-    source = (module_dir("sigs.k8s.io/kind") / "pkg/build/nodeimage/const_storage.go").read_text()
+    source = (module_dir(layout, "sigs.k8s.io/kind") / "pkg/build/nodeimage/const_storage.go").read_text()
     images = dict(re.findall(r'const (storage\w+Image) = "([^"]+)"', source))
     found = re.search(r"const defaultStorageManifest = `(.*)`", source, re.DOTALL)
     if not found or set(images) != {"storageProvisionerImage", "storageHelperImage"}:

@@ -54,7 +54,7 @@ def assemble(layout: Layout, root: Path, images: Path, kept: Storage) -> None:
     """Fill `root`, which must not exist; `images` is the archive to preload."""
     root.mkdir()
     run(["tar", "-C", root, "-xf", debian.tarball(layout, NODE_TREE)], timeout=300)
-    _kind_files(root)
+    _kind_files(layout, root)
     _units(root)
     _programs(layout, root)
     _configuration(layout, root)
@@ -69,8 +69,8 @@ def assemble(layout: Layout, root: Path, images: Path, kept: Storage) -> None:
     preload(root, images)
 
 
-def _kind_files(root: Path) -> None:
-    files = module_dir("sigs.k8s.io/kind") / "images/base/files"
+def _kind_files(layout: Layout, root: Path) -> None:
+    files = module_dir(layout, "sigs.k8s.io/kind") / "images/base/files"
     for folder, pattern, mode in _KIND_FILES:
         (root / folder).mkdir(parents=True, exist_ok=True)
         for source in sorted((files / folder).glob(pattern)):

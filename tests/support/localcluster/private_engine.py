@@ -26,6 +26,7 @@ _START_SECONDS = 60
 _DEAD_PROXY = "http://127.0.0.1:9"  # discard: nothing listens, so the engine's way out ends at once
 _NO_DNS = "203.0.113.53"  # RFC 5737: nobody's address; the reject rule answers for it at once
 _MARK = "0x7472/0xffff"  # on packets that come from our bridge, so that the rules need not know its addresses
+_APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -35,6 +36,11 @@ def install() -> None:
     debian.require("dockerd", "docker.io", why)
     debian.require("docker", "docker-cli", why)  # a package of its own since Debian 13
     debian.require("iptables", "iptables", why)
+    debian.require("ip", "iproute2", "what the engine leaves of its bridge is removed with it")
+    if _APPARMOR.exists() and _APPARMOR.read_text().strip() == "Y":
+        debian.require(
+            "apparmor_parser", "apparmor", "this kernel has AppArmor, for which the engine loads a profile"
+        )
 
 
 def start(layout: Layout, state: State, *, offline: bool) -> Engine:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import golang
 from .commands import follow, run
 from .errors import ClusterError, CommandFailed
 from .layout import PACKAGE, Layout, digest_files
@@ -19,9 +20,8 @@ from .narrate import Progress, rung, say
 KUBERNETES = "v1.35.4"
 KIND = "v0.33.0"
 HELM = "v3.22.0"
-_OLDEST_GO = (1, 21)  # the first that fetches the toolchain which a module asks for
 _BUILD_SECONDS = 3600
-_GO_BUILD = ("go", "build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false")
+_BUILD = ("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false")
 
 
 def _stamp(package: str, major: str, minor: str) -> str:
@@ -129,7 +129,7 @@ def build(layout: Layout, names: Sequence[str]) -> None:
     missing = [name for name in names if not built(layout, name).exists()]
     if not missing:
         return
-    _require_go()
+    go = golang.ensure(layout)
     for number, name in enumerate(missing, 1):
         source = SOURCES[name]
         progress = Progress("go build")
@@ -145,37 +145,23 @@ def build(layout: Layout, names: Sequence[str]) -> None:
             product = Path(scratch) / name
             flags = f"-s -w {source.stamp}".strip()
             follow(
-                [*_GO_BUILD, "-tags", source.tags, "-ldflags", flags, "-o", product, source.package],
+                [go.program, *_BUILD, "-tags", source.tags, "-ldflags", flags, "-o", product, source.package],
                 compiled,
                 timeout=_BUILD_SECONDS,
                 cwd=PACKAGE / "gomod" / source.module,
-                env={"CGO_ENABLED": "0", "GOWORK": "off"},
+                env={"CGO_ENABLED": "0", "GOWORK": "off", **go.env},
             )
             target = built(layout, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             product.replace(target)
 
 
-def module_dir(module: str) -> Path:
+def module_dir(layout: Layout, module: str) -> Path:
     """The unpacked source of a module that one of `gomod/` requires, in Go's own cache."""
+    go = golang.ensure(layout)
     for folder in sorted((PACKAGE / "gomod").iterdir()):
         if module in (folder / "go.mod").read_text():
-            run(["go", "mod", "download", module], timeout=600, cwd=folder)
-            return Path(
-                run(
-                    ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module], timeout=60, cwd=folder
-                ).strip()
-            )
+            run([go.program, "mod", "download", module], timeout=600, cwd=folder, env=go.env)
+            words = ["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]
+            return Path(run([go.program, *words], timeout=60, cwd=folder, env=go.env).strip())
     raise ClusterError(f"no go.mod here requires {module}")
-
-
-def _require_go() -> None:
-    try:
-        words = run(["go", "version"], timeout=20)
-    except CommandFailed as failure:
-        raise ClusterError(
-            "programs are to be built, but there is no Go: install Go 1.21 or newer"
-        ) from failure
-    found = re.search(r"go(\d+)\.(\d+)", words)
-    if not found or (int(found[1]), int(found[2])) < _OLDEST_GO:
-        raise ClusterError(f"{words.strip()} is too old to build the programs: install Go 1.21 or newer")

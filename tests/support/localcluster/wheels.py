@@ -39,7 +39,7 @@ def collect(layout: Layout, image: str) -> Path:
     target = layout.wheels / f"{image}-{digest_files([lock], PYTHON, os.uname().machine)[:12]}"
     if target.exists():
         return target
-    python = _python_with_pip()
+    python = python_with_pip()
     with rung("wheels") as this, tempfile.TemporaryDirectory(dir=layout.scratch()) as scratch:
         wanted = Path(scratch) / "requirements.txt"
         wanted.write_text(run([python, "-c", _SELECT, PYTHON], stdin=lock.read_text(), timeout=60))
@@ -71,11 +71,12 @@ def _platforms() -> list[str]:
     return [word for tag in tags for word in ("--platform", tag)]
 
 
-def _python_with_pip() -> str:
+def python_with_pip() -> str:
+    """This Python, else Debian's; pip is installed from there where neither has it."""
     for python in (sys.executable, "/usr/bin/python3"):
         if answers([python, "-c", "import pip"], timeout=30):
             return python
-    debian.install(["python3-pip"], "wheels are to be collected and this Python has no pip")
+    debian.install(["python3-pip"], "Python packages are to be fetched and this Python has no pip")
     if answers(["/usr/bin/python3", "-c", "import pip"], timeout=30):
         return "/usr/bin/python3"
-    raise ClusterError("no Python with pip: install one, wheels are collected with it")
+    raise ClusterError("no Python with pip: install one, Python packages are fetched with it")
