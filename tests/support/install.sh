@@ -24,8 +24,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # Some packages start a server of theirs when they are installed; ours are started when they are needed, privately.
-# invoke-rc.d and deb-systemd-invoke ask this program first.
-policy=/usr/sbin/policy-rc.d
+# invoke-rc.d and deb-systemd-invoke ask this program first (the unit tests have another place for it).
+policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
 if [ ! -e "$policy" ]; then
   printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
   "${as_root[@]}" chmod 755 "$policy"

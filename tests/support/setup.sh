@@ -21,6 +21,23 @@ find_python() {
   done
 }
 
+# Of pip's many words: how far it is, every fifteen seconds.
+tell() {
+  local line fetched=0 last=$SECONDS
+  while IFS= read -r line; do
+    case $line in
+      Collecting*)
+        fetched=$((fetched + 1))
+        if [ $((SECONDS - last)) -ge 15 ]; then
+          last=$SECONDS
+          say "  ... $fetched fetched"
+        fi
+        ;;
+      Installing*) say "  all $fetched fetched; unpacking them" ;;
+    esac
+  done
+}
+
 find_python
 missing=()
 [ -n "$python" ] || missing+=(python3)
@@ -50,12 +67,12 @@ fi
 digest=$( { cat requirements.lock; "$python" -V; } | sha256sum | cut -c1-12)
 venv=$cache/venv-$digest
 if [ ! -f "$venv/.complete" ]; then
-  say "installing $(grep -c '^[a-z].*==' requirements.lock) Python packages into $venv (80 MB to fetch; one to three minutes)"
+  say "installing $(grep -c '^[a-z].*==' requirements.lock) Python packages into $venv (80 MB to fetch)"
   begun=$SECONDS
   mkdir -p "$cache"
   rm -rf "$venv"
   "$python" -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
+  "$venv/bin/pip" install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock | tell
   touch "$venv/.complete"
   say "installed in $((SECONDS - begun)) s"
 fi
