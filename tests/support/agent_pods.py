@@ -66,18 +66,22 @@ def lease_path(namespace: str, name: str = "") -> str:
     return f"{path}/{name}" if name else path
 
 
-async def run_lease(
-    server: ApiServer, namespace: str, pod: str | None, *, holder: str = "", ours: bool = True
-) -> dict[str, Any]:
+def lease_body(name: str, pod: str | None, *, holder: str = "", ours: bool = True) -> dict[str, Any]:
     """A Lease as the operator makes it (`ours`), or as another program does."""
-    name = f"run-{secrets.token_hex(4)}"
     metadata: dict[str, Any] = {"name": name, "finalizers": []}
     if ours:
         metadata |= {"labels": {"treadle.dev/run": name}, "annotations": {"treadle.dev/pod": pod}}
-    body = {
+    return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": metadata,
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 40},
     }
+
+
+async def run_lease(
+    server: ApiServer, namespace: str, pod: str | None, *, holder: str = "", ours: bool = True
+) -> dict[str, Any]:
+    """Such a Lease, made, under a name of its own."""
+    body = lease_body(f"run-{secrets.token_hex(4)}", pod, holder=holder, ours=ours)
     return (await server.request("POST", lease_path(namespace), body)).agreed()

@@ -1,6 +1,6 @@
 """An API server that knows Leases only: GET and PUT with resourceVersion, as the keeper uses them.
 
-The same contract tests run against this double and, in the cluster tier, against a real API server.
+The contract of lease_contract.py runs against this double and, in the cluster tier, a real API server.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 import yaml
 
@@ -62,24 +63,37 @@ class LeaseServer:
             {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": name, "namespace": namespace, "annotations": {ANNOTATION_POD: pod}},
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "uid": str(uuid4()),
+                    "annotations": {ANNOTATION_POD: pod},
+                },
                 "spec": {"holderIdentity": holder},
             },
         )
 
-    def give_to(self, namespace: str, name: str, pod: str) -> None:
-        """What the operator does at an assignment: another pod may take it, nobody holds it."""
-        lease = self.leases[namespace, name]
-        lease = json.loads(json.dumps(lease))
-        lease["metadata"]["annotations"][ANNOTATION_POD] = pod
-        lease["spec"]["holderIdentity"] = ""
+    def change(
+        self, namespace: str, name: str, *, pod: str | None = None, holder: str | None = None, label: str = ""
+    ) -> None:
+        """A write by somebody else; a `label` changes nothing about ownership."""
+        lease = json.loads(json.dumps(self.leases[namespace, name]))
+        if pod is not None:
+            lease["metadata"]["annotations"][ANNOTATION_POD] = pod
+        if holder is not None:
+            lease["spec"]["holderIdentity"] = holder
+        if label:
+            lease["metadata"].setdefault("labels", {})["label"] = label
         self._store((namespace, name), lease)
 
-    def touch(self, namespace: str, name: str) -> None:
-        """A write that changes nothing about ownership: a label by hand."""
-        lease = json.loads(json.dumps(self.leases[namespace, name]))
-        lease["metadata"].setdefault("labels", {})["by"] = "hand"
-        self._store((namespace, name), lease)
+    def give_to(self, namespace: str, name: str, pod: str) -> None:
+        """What the operator does at an assignment: another pod may take it, nobody holds it."""
+        self.change(namespace, name, pod=pod, holder="")
+
+    def read(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """A copy of the Lease; None: there is none."""
+        lease = self.leases.get((namespace, name))
+        return None if lease is None else json.loads(json.dumps(lease))
 
     def delete(self, namespace: str, name: str) -> None:
         del self.leases[namespace, name]
@@ -128,7 +142,9 @@ class LeaseServer:
             return 405, _status(405, f"{verb} is not for the keeper")
         self.puts += 1
         sent = json.loads(body)
-        if sent["metadata"].get("resourceVersion") != current["metadata"]["resourceVersion"]:
+        if any(
+            sent["metadata"].get(name) != current["metadata"][name] for name in ("resourceVersion", "uid")
+        ):
             return 409, _status(409, "the object has been modified")
         return 200, self._store((namespace, name), sent)
 

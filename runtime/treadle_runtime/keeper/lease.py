@@ -100,6 +100,8 @@ class LeaseClient:
             self._lease = self._answer(client, "put", json.dumps(body))
         except _Conflict:
             current = self._answer(client, "get", None)
+            if current["metadata"].get("uid") != lease["metadata"].get("uid"):
+                raise LeaseGone("ours was deleted, another Lease of that name stands there") from None
             self._must_be_free_or_ours(current)
             if holder is None and not (current.get("spec") or {}).get("holderIdentity"):
                 raise LeaseTaken("the Lease was emptied by another hand") from None
