@@ -222,7 +222,7 @@ def main() -> int:
             )
         else:
             with stage("clean up"):
-                cluster(environment, "down")
+                cluster(environment, "down", "--name", os.environ.get("TREADLE_CLUSTER_NAME") or "treadle")
     print("\nhow long each stage took:")
     for title, seconds in stages:
         print(f"  {seconds:6.1f} s  {title}")

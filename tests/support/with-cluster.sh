@@ -6,10 +6,11 @@ cd "$(dirname "$0")/../.."
 venv=$(tests/support/setup.sh)
 cluster() { PYTHONPATH=tests/support "$venv/bin/python" -m localcluster "$@"; }
 
+name="${TREADLE_CLUSTER_NAME:-treadle}"
 mine=1
 if cluster status --quiet; then mine=0; fi
 down() {
-  if [ "$mine" = 1 ] && [ "${KEEP:-}" != 1 ]; then cluster down; fi
+  if [ "$mine" = 1 ] && [ "${KEEP:-}" != 1 ]; then cluster down --name "$name"; fi
 }
 trap down EXIT
 cluster up

@@ -16,7 +16,7 @@ from .state import locked
 
 _COMMANDS = {
     "up": "a cluster with our images; reuses what is there",
-    "down": "end what `up` started; --name ends one cluster alone",
+    "down": "end all that `up` started; with --name one cluster, and the rest if it was the last",
     "env": "shell exports to use the cluster",
     "status": "what runs",
     "images": "build our images, load nothing",

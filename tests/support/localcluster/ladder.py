@@ -59,10 +59,10 @@ def build_images(layout: Layout, settings: Settings) -> None:
 
 
 def down(layout: Layout, *, only: str | None) -> None:
-    """Undo what the state file names, whatever is left of it."""
+    """Undo what the state file names, whatever is left of it; with `only`, what no other cluster needs."""
     state = State.read(layout.state_file)
-    if only is not None and only not in state.clusters:
-        raise ClusterError(f"no cluster {only} here; there are: {', '.join(state.clusters) or 'none'}")
+    if only is not None and state.clusters and only not in state.clusters:
+        raise ClusterError(f"no cluster {only} here; there are: {', '.join(state.clusters)}")
     with rung("down") as this:
         steps = plan(state, only=only)
         Teardown(layout, state).carry_out(steps)

@@ -31,10 +31,10 @@ class Step:
 
 
 def plan(state: State, *, only: str | None = None) -> list[Step]:
-    """What has to be undone, in order. `only` names one cluster to remove and leaves the rest running."""
+    """What has to be undone, in order. With `only`, that cluster alone while others use the engine, too."""
     chosen = [name for name in state.clusters if only in (None, name)]
     steps = [Step("cluster", name) for name in chosen]
-    if only is not None:
+    if len(chosen) < len(state.clusters):
         return steps
     if engine := state.engine:
         steps += [Step("network", NETWORK), Step("engine", engine.run_dir)]

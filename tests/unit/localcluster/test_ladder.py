@@ -97,8 +97,14 @@ def test_without_an_engine_and_without_root_the_way_out_is_said_in_one_sentence(
 
 
 def test_a_cluster_is_ended_by_a_name_that_it_has(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="no cluster other here"):
-        ladder.down(Layout(tmp_path), only="other")
+    layout = Layout(tmp_path)
+    State(clusters={"one": Cluster("one", "/cache/one", 1, "node:1")}).write(layout.state_file)
+    with pytest.raises(ClusterError, match="no cluster other here; there are: one"):
+        ladder.down(layout, only="other")
+
+
+def test_a_cluster_that_was_never_made_is_ended_in_peace(tmp_path: Path) -> None:
+    ladder.down(Layout(tmp_path), only="other")
 
 
 @pytest.mark.parametrize("offline", [True, False])

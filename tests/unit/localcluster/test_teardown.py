@@ -53,6 +53,19 @@ def test_one_cluster_goes_alone_when_it_is_named() -> None:
     assert plan(State(engine(), two_clusters()), only="two") == [Step("cluster", "two")]
 
 
+def test_the_last_cluster_takes_the_engine_with_it_though_it_is_named() -> None:
+    last = {"one": two_clusters()["one"]}
+    assert kinds(State(engine(), last), only="one") == kinds(State(engine(), last))
+
+
+def test_an_engine_without_a_cluster_ends_whoever_was_to_come() -> None:
+    assert kinds(State(engine()), only="one") == kinds(State(engine()))
+
+
+def test_a_name_that_is_not_there_ends_nothing_of_others() -> None:
+    assert plan(State(engine(), two_clusters()), only="three") == []
+
+
 def test_the_private_engine_ends_after_its_clusters_and_before_what_it_stood_on() -> None:
     rule = ["-I", "FORWARD", "-i", "trd-x", "-j", "REJECT"]
     state = State(engine(rules=[rule], forwarding_was_off=True), two_clusters(), modules_dir_made=True)
