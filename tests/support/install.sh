@@ -17,8 +17,9 @@ if [ "$(id -u)" != 0 ]; then
   if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
     as_root=(sudo)
   else
-    say "needed: $* ($why). Only root may install them. Run this, then repeat:"
-    say "  sudo apt-get update && sudo apt-get install -y --no-install-recommends $*"
+    sudo=$(command -v sudo >/dev/null && echo "sudo " || true)
+    say "needed: $* ($why). Only root may install them. Run this as root, then repeat:"
+    say "  ${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
     exit 1
   fi
 fi

@@ -35,8 +35,10 @@ class Registry:
 def up(layout: Layout, settings: Settings, *, with_images: bool) -> None:
     """Climb all rungs; each one that is already there costs a question only."""
     state = State.read(layout.state_file)
+    engine = _engine(
+        layout, state, settings
+    )  # before the programs: who has none waits for no build of theirs
     programs = client_programs(layout)
-    engine = _engine(layout, state, settings)
     offline = settings.offline or bool(state.engine and state.engine.offline)
     registry = Registry(engine, offline=offline)
     kubeconfig = layout.kubeconfig(settings.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.cluster import read_exports
-from support.localcluster import ladder, oci_runtime, private_engine
+from support.localcluster import ladder, node_image, oci_runtime, private_engine
 from support.localcluster.engine import Engine
 from support.localcluster.errors import ClusterError
 from support.localcluster.ladder import Registry, exports
@@ -94,6 +94,21 @@ def test_without_an_engine_and_without_root_the_way_out_is_said_in_one_sentence(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="Install and start Docker"):
         ladder.build_images(Layout(tmp_path), settings(TREADLE_OFFLINE="1"))
+
+
+def test_who_has_no_engine_is_told_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match=r"(?s)sudo apt-get install -y docker.io .*by sudo"):
+        ladder.up(Layout(tmp_path), settings(TREADLE_OFFLINE="1"), with_images=False)
+
+
+def test_a_node_image_is_built_by_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match="only root can build it"):
+        node_image.build_image(Layout(tmp_path), Engine("unix:///x"), "localhost/node:1")
 
 
 def test_a_cluster_is_ended_by_a_name_that_it_has(tmp_path: Path) -> None:
