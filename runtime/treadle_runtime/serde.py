@@ -10,15 +10,20 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import ormsgpack
 from langgraph.checkpoint.serde import _msgpack
 from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from treadle_runtime.stored_messages import UNPACK_OPTIONS, revive_message
 
 READABLE_TAGS: Final = frozenset({"msgpack", "null", "bytes"})
 """Type tags of stored values. `empty` (a channel without a value) carries nothing and is never decoded."""
 
-_DELTA_SNAPSHOT_CODE: Final = 7
+_PYDANTIC_CODE: Final = 5
 _NUMPY_CODE: Final = 6
+_DELTA_SNAPSHOT_CODE: Final = 7
 _PLAIN: Final = frozenset({dict, list, tuple, str, int, float, bool, bytes, type(None)})
 
 _refused = threading.local()
@@ -82,12 +87,19 @@ class StrictSerializer(JsonPlusSerializer):
 
 
 def _noticing(hook: Callable[[int, bytes], Any]) -> Callable[[int, bytes], Any]:
-    """`hook`, noting a value that came back as its bare content instead of an object of its type."""
+    """`hook`, noting a value that came back as its bare content instead of an object of its type.
+
+    Messages, also those of a delta snapshot, are revived here as long as they look as usual.
+    """
 
     @functools.wraps(hook)
     def wrapped(code: int, data: bytes) -> Any:
+        if code == _PYDANTIC_CODE and (message := revive_message(data, wrapped)) is not None:
+            return message
+        if code == _DELTA_SNAPSHOT_CODE:
+            return _DeltaSnapshot(ormsgpack.unpackb(data, ext_hook=wrapped, option=UNPACK_OPTIONS))
         value = hook(code, data)
-        if code not in (_DELTA_SNAPSHOT_CODE, _NUMPY_CODE) and type(value) in _PLAIN:
+        if code != _NUMPY_CODE and type(value) in _PLAIN:
             _note("an object that cannot be rebuilt")
         return value
 
