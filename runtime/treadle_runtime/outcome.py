@@ -130,9 +130,12 @@ def _of_model(failure: Failure) -> tuple[Reason, str]:
             "the model's provider limits our rate or quota (HTTP 429); try later or raise the quota",
         )
     if status == 408 or (status is None and _TIMEOUTS.intersection(failure.classes)):
-        return Reason.MODEL_UNAVAILABLE, "the model did not answer in time"
+        return (
+            Reason.MODEL_UNAVAILABLE,
+            "the model did not answer in time; try again later, or raise timeout in model.parameters",
+        )
     if status is not None and status >= 500:
-        return Reason.MODEL_UNAVAILABLE, f"the model's provider failed (HTTP {status})"
+        return Reason.MODEL_UNAVAILABLE, f"the model's provider failed (HTTP {status}); try again later"
     if status is not None and 400 <= status < 500:
         return (
             Reason.MODEL_REJECTED,

@@ -29,8 +29,12 @@ HELLO = script("hello-script", {"text": "hello"})
 
 
 def agent(name: str, script: str = "hello-script", *, model: Object | None = None, **spec: Any) -> Object:
-    said = {"provider": "scripted", "scriptConfigMapKeyRef": {"name": script, "key": "script"}}
-    return _object("Agent", name, model={**said, **(model or {})}, **spec)
+    """`model` is added to the scripted one; one that names a provider stands in its place."""
+    model = model or {}
+    if "provider" not in model:
+        key = {"name": script, "key": "script"}
+        model = {"provider": "scripted", "scriptConfigMapKeyRef": key, **model}
+    return _object("Agent", name, model=model, **spec)
 
 
 def thread(name: str, agent: str) -> Object:

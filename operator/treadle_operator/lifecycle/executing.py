@@ -75,7 +75,10 @@ def budget_used(seen: Seen) -> Decision | None:
         return None
     if loss.kind is LossClass.RETRY and record.retries >= retry.backoff_limit:
         told = f"{loss.message}; {record.retries} retries are used up (retry.backoffLimit)"
-        return _settle(seen, RunStatus.ERROR, Reason.BACKOFF_LIMIT_EXCEEDED, told)
+        # The reader's next action is that of the reason: more memory, here, and not a search for the cause.
+        memory = loss.reason == Reason.OUT_OF_MEMORY
+        reason = Reason.OUT_OF_MEMORY if memory else Reason.BACKOFF_LIMIT_EXCEEDED
+        return _settle(seen, RunStatus.ERROR, reason, told)
     if loss.kind is LossClass.DISRUPTION and record.disruptions >= retry.max_disruptions:
         told = f"{loss.message}; {record.disruptions} disruptions are used up (retry.maxDisruptions)"
         return _settle(seen, RunStatus.ERROR, Reason.DISRUPTION_LIMIT_EXCEEDED, told)

@@ -22,6 +22,7 @@ from support.factories import (
     settled,
     world,
 )
+from treadle_api.reasons import Reason
 from treadle_api.records import FencingToken, LossClass, RunStatus
 from treadle_operator.lifecycle import run as rules
 from treadle_operator.lifecycle.actions import (
@@ -243,3 +244,14 @@ def test_a_configuration_fault_ends_the_run_with_the_agents_own_reason() -> None
     assert settle == SettleOrphan(
         RunStatus.ERROR, "CheckpointIncompatible", "written by mode Delta", FencingToken(7)
     )
+
+
+@pytest.mark.parametrize(
+    ("oom", "reason"), [(False, Reason.BACKOFF_LIMIT_EXCEEDED), (True, Reason.OUT_OF_MEMORY)]
+)
+def test_the_last_retry_ends_as_what_the_reader_can_do_about_it(oom: bool, reason: Reason) -> None:
+    (settle, *_) = actions(world(record=retried(3), pods=(dead_pod(137, 4, oom=oom),)))
+    assert isinstance(settle, SettleOrphan)
+    assert settle.reason == reason
+    assert ("raise the memory limit" in settle.message) is oom
+    assert "3 retries are used up" in settle.message
