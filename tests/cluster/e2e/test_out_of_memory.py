@@ -67,9 +67,7 @@ async def test_an_agent_that_is_always_ended_for_memory_fails_as_that_with_its_s
 
 
 @pytest.mark.req("R15", "R91")
-async def test_more_memory_lets_the_next_attempt_go_on_from_the_last_step(
-    cluster: Cluster, stage: Stage
-) -> None:
+async def test_more_memory_lets_the_next_attempt_go_on_from_the_last_step(stage: Stage) -> None:
     patient = {"backoffSeconds": 10}
     await stage.apply(*OBJECTS, hungry("grows", SMALL), run("grows", "grows", files=FILES, retry=patient))
     shown = await stage.reaches("grows", "Recovering", Reason.RETRY_BACKOFF)
