@@ -46,15 +46,16 @@ async def _run(settings: Settings) -> ExitCode:
             return error.code
 
 
-def main() -> int:
+def main(runner: asyncio.Runner) -> int:
     # Read by LangGraph and LangSmith when they are imported; the image sets the first one, too.
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     logs.set_up()
     process.hide_environment()
+    process.end_with_parent()
     try:
         settings = Settings.from_environment(os.environ)
-        return int(asyncio.run(_run(settings)))
+        return int(runner.run(_run(settings)))
     except SettingsError as error:
         return _unanswered(ExitCode.CONFIGURATION, Reason.CONFIGURATION_INVALID, error)
     except StaleToken as error:
@@ -76,7 +77,9 @@ def _unanswered(code: ExitCode, reason: Reason, error: Exception) -> int:
 
 
 if __name__ == "__main__":
-    status = main()
+    # Never closed: that would wait for tasks and threads that the graph left behind, and some never end.
+    endless = asyncio.Runner()
+    status = main(endless)
     logging.shutdown()
     sys.stdout.flush()
     # Tearing down LangGraph's modules takes longer than a step of the run; there is nothing left to save.

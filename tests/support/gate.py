@@ -1,4 +1,4 @@
-"""A TCP gate in front of a server: shut, it refuses and cuts; open, it forwards."""
+"""A TCP gate in front of a server: shut, it refuses and cuts; open, it forwards; held, it says nothing."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,8 @@ class Gate:
         self._port = port
         self._server: asyncio.Server | None = None
         self._pairs: set[asyncio.Task[None]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self.port = 0
 
     async def __aenter__(self) -> "Gate":
@@ -34,6 +36,10 @@ class Gate:
             pair.cancel()
         await asyncio.gather(*self._pairs, return_exceptions=True)
 
+    def hold(self) -> None:
+        """From now on nothing passes, and nobody is told: a server that hangs, a network that drops."""
+        self._flowing.clear()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -41,7 +47,7 @@ class Gate:
         try:
             theirs, ours = await asyncio.open_connection(self._host, self._port)
             try:
-                await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
+                await asyncio.gather(self._copy(reader, ours), self._copy(theirs, writer))
             finally:
                 ours.close()
         except (OSError, asyncio.CancelledError):
@@ -50,10 +56,10 @@ class Gate:
             self._pairs.discard(task)
             writer.close()
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()

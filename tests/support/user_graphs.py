@@ -1,7 +1,10 @@
 """Graphs as users bring them: found by `module:attribute`, without our middlewares or state."""
 
 import asyncio
+import contextlib
+import logging
 import operator
+import threading
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -11,6 +14,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from treadle_runtime.graphs.context import BuildContext
+
+log = logging.getLogger(__name__)
+STUCK = "the node is where it will not come back from"
 
 
 class Parallel(TypedDict, total=False):
@@ -73,11 +79,24 @@ async def _asks(state: MessagesState) -> None:
 
 
 async def _swallows(state: MessagesState) -> None:
-    """A node that takes its cancellation for an error of its own."""
-    try:
-        await asyncio.sleep(3600)
-    except asyncio.CancelledError:
-        await asyncio.sleep(3600)
+    """A node that takes its cancellation, however often it comes, for an error of its own."""
+    log.warning(STUCK)
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+
+def _sleeps(state: MessagesState) -> MessagesState:
+    """A node that LangGraph runs in a thread, where nothing can cancel it."""
+    log.warning(STUCK)
+    threading.Event().wait(3600)
+    return state
+
+
+async def _blocks(state: MessagesState) -> None:
+    """A node that forgets that it shares the loop."""
+    log.warning(STUCK)
+    threading.Event().wait(3600)
 
 
 def _loops() -> StateGraph[Any, Any, Any, Any]:
@@ -95,4 +114,6 @@ def unbuildable(context: BuildContext) -> Any:
 failing = _single(_fails).compile()
 asking = _single(_asks)
 swallowing = _single(_swallows)
+threaded = _single(_sleeps)
+blocking = _single(_blocks)
 looping = _loops()
