@@ -19,6 +19,8 @@ from treadle_store.statement import CAPABILITY_SQL, capability_args, fenced, fet
 PAGE_LIMIT: Final = 100
 """Most checkpoints that one page of the history may hold."""
 
+_READ_SQL: Final = f"SELECT * FROM treadle.read_checkpoint({CAPABILITY_SQL}, $5, $6)"  # noqa: S608
+
 _LIST_SQL: Final = (
     f"SELECT * FROM treadle.list_checkpoints({CAPABILITY_SQL}, "  # noqa: S608 - literals of ours
     "$5, $6, $7, $8, $9, $10, $11, $12)"
@@ -126,8 +128,20 @@ async def get_checkpoint(
     db: Executor, cap: Capability, ns: str, checkpoint_id: str | None
 ) -> StoredCheckpoint | None:
     """The named checkpoint, or without a name the latest: the highest (token, checkpoint id)."""
-    row = await fenced(db, cap, "get_checkpoint", "$5, $6", ns, checkpoint_id)
-    return None if row["checkpoint_id"] is None else _stored(row)
+    head, *values = await fetch_all(db, _READ_SQL, *capability_args(cap), ns, checkpoint_id)
+    if not head["held"]:
+        raise StaleToken(f"read_checkpoint: token {cap.token} of run {cap.run_id} is not current")
+    if head["checkpoint_id"] is None:
+        return None
+    blobs: list[ChannelValue] = []
+    writes: list[tuple[str, ChannelValue]] = []
+    for *_, task, channel, type_, data in values:
+        value = ChannelValue(channel, type_, data)
+        if task is None:
+            blobs.append(value)
+        else:
+            writes.append((task, value))
+    return _stored(head, tuple(blobs), tuple(writes))
 
 
 async def list_checkpoints(
@@ -160,7 +174,11 @@ async def list_checkpoints(
     )
     if not rows[0]["held"]:
         raise StaleToken(f"list_checkpoints: token {cap.token} of run {cap.run_id} is not current")
-    return [_stored(row) for row in rows if row["checkpoint_id"] is not None]
+    return [
+        _stored(row, _values(row, "blob_channels", "blob_types", "blobs"), _writes(row))
+        for row in rows
+        if row["checkpoint_id"] is not None
+    ]
 
 
 async def get_delta_history(
@@ -207,7 +225,11 @@ def columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
-def _stored(row: asyncpg.Record) -> StoredCheckpoint:
+def _stored(
+    row: asyncpg.Record,
+    blobs: tuple[ChannelValue, ...],
+    writes: tuple[tuple[str, ChannelValue], ...],
+) -> StoredCheckpoint:
     return StoredCheckpoint(
         ns=row["checkpoint_ns"],
         id=row["checkpoint_id"],
@@ -215,8 +237,8 @@ def _stored(row: asyncpg.Record) -> StoredCheckpoint:
         token=FencingToken(row["token"]),
         checkpoint=json.loads(row["checkpoint"]),
         metadata=json.loads(row["metadata"]),
-        blobs=_values(row, "blob_channels", "blob_types", "blobs"),
-        writes=_writes(row),
+        blobs=blobs,
+        writes=writes,
     )
 
 

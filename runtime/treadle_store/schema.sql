@@ -978,6 +978,48 @@ BEGIN
     RETURN QUERY SELECT true;
 END $function$
 ;
+CREATE OR REPLACE FUNCTION treadle.read_checkpoint(p_thread uuid, p_run text, p_token bigint, p_key bytea, p_ns text, p_id text)
+ RETURNS TABLE(held boolean, checkpoint_ns text, checkpoint_id text, parent_checkpoint_id text, token bigint, checkpoint text, metadata text, task text, channel text, type text, data bytea)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    found_one treadle.checkpoints;
+BEGIN
+    held := treadle.holds(p_thread, p_run, p_token, p_key);
+    IF held AND p_id IS NULL THEN
+        SELECT * INTO found_one FROM treadle.checkpoints c
+        WHERE c.thread_id = p_thread AND c.checkpoint_ns = p_ns
+        ORDER BY c.token DESC, c.checkpoint_id DESC LIMIT 1;
+    ELSIF held THEN
+        SELECT * INTO found_one FROM treadle.checkpoints c
+        WHERE c.thread_id = p_thread AND c.checkpoint_ns = p_ns AND c.checkpoint_id = p_id;
+    END IF;
+    checkpoint_ns := found_one.checkpoint_ns;
+    checkpoint_id := found_one.checkpoint_id;
+    parent_checkpoint_id := found_one.parent_checkpoint_id;
+    token := found_one.token;
+    checkpoint := found_one.checkpoint;
+    metadata := found_one.metadata;
+    RETURN NEXT;
+    IF found_one.checkpoint_id IS NULL THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT true, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::text,
+        NULL::text, b.channel, b.type, b.blob
+    FROM jsonb_each_text(found_one.checkpoint -> 'channel_versions') v
+    JOIN treadle.checkpoint_blobs b
+        ON b.thread_id = p_thread AND b.checkpoint_ns = p_ns AND b.channel = v.key AND b.version = v.value;
+    RETURN QUERY
+    SELECT true, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::text,
+        w.task_id, w.channel, w.type, w.blob
+    FROM treadle.checkpoint_writes w
+    WHERE w.thread_id = p_thread AND w.checkpoint_ns = p_ns AND w.checkpoint_id = found_one.checkpoint_id
+    ORDER BY w.task_path, w.task_id, w.idx;
+END $function$
+;
 CREATE OR REPLACE FUNCTION treadle.register_thread(p_namespace text, p_thread_key text, p_name text, p_uid text, p_agent text, p_max_queued integer, p_adopt boolean)
  RETURNS TABLE(thread_id uuid, namespace text, thread_key text, name text, uid text, agent text, max_queued integer, fencing_token bigint, active_run text, holder text, head_seq bigint, queued bigint, log text, retired boolean)
  LANGUAGE plpgsql
@@ -1428,6 +1470,7 @@ GRANT EXECUTE ON FUNCTION treadle.put_blob(uuid,text,bigint,bytea,bytea) TO trea
 GRANT EXECUTE ON FUNCTION treadle.put_checkpoint(uuid,text,bigint,bytea,text,text,text,text,text,text[],text[],text[],bytea[]) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.put_manifest(uuid,text,bigint,bytea,jsonb,uuid) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.put_writes(uuid,text,bigint,bytea,text[],text[],text[],text[],integer[],text[],text[],bytea[]) TO treadle_agent;
+GRANT EXECUTE ON FUNCTION treadle.read_checkpoint(uuid,text,bigint,bytea,text,text) TO treadle_agent;
 GRANT EXECUTE ON FUNCTION treadle.register_thread(text,text,text,text,text,integer,boolean) TO treadle_operator;
 GRANT EXECUTE ON FUNCTION treadle.request_cancel(text,text,text) TO treadle_operator;
 GRANT EXECUTE ON FUNCTION treadle.retire_thread(text,text,text) TO treadle_operator;

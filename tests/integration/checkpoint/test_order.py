@@ -1,5 +1,7 @@
 """Which checkpoint is the latest, whatever the clocks say."""
 
+import random
+
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
@@ -10,6 +12,7 @@ from treadle_runtime.checkpointer import TreadleSaver
 from treadle_store import checkpoints as store
 from treadle_store.checkpoints import ChannelBlob, CheckpointRow, WriteRow
 from treadle_store.pool import Connection, Pool
+from treadle_store.statement import capability_args
 
 
 def row(name: str, *, ns: str = "", parent: str | None = None, value: bytes = b"x") -> CheckpointRow:
@@ -139,3 +142,41 @@ async def test_the_history_is_paged_without_a_gap(claimer: Claimer, agent_pool: 
     assert seen == names[::-1]
     some = [found.config async for found in saver.alist(everything, limit=150)]
     assert len(some) == 150
+
+
+async def test_a_checkpoint_is_read_alone_as_it_stands_in_the_history(
+    claimer: Claimer, agent_pool: Pool
+) -> None:
+    capability = await claimer.new_run()
+    versions = {"xs": "1", "ys": "2", "unset": "3"}
+    blobs = [ChannelBlob("xs", "1", "bytes", b"x" * 100_000), ChannelBlob("ys", "2", "null", b"")]
+    put = CheckpointRow("", "1f5", None, {"channel_versions": versions}, {"source": "loop"}, blobs)
+    await store.put_checkpoint(agent_pool, capability, put)
+    await store.put_checkpoint(agent_pool, capability, row("1f6", parent="1f5"))
+    await store.put_writes(
+        agent_pool,
+        capability,
+        [WriteRow("", "1f5", f"t{n}", "~a", n, "xs", "bytes", b"w" * n) for n in range(3)],
+    )
+    history = await store.list_checkpoints(agent_pool, capability)
+    alone = [await store.get_checkpoint(agent_pool, capability, "", found.id) for found in history]
+    assert alone == history
+    assert await store.get_checkpoint(agent_pool, capability, "", "1f7") is None
+
+
+async def test_a_value_that_is_deleted_while_it_is_sent_arrives_whole(
+    claimer: Claimer, agent_pool: Pool, admin: Connection
+) -> None:
+    capability = await claimer.new_run()
+    large = random.Random(5).randbytes(300_000)  # stored outside of its row, in pieces
+    await store.put_checkpoint(agent_pool, capability, row("1f5", value=large))
+    async with agent_pool.acquire() as reader, reader.transaction():
+        cursor = await reader.cursor(
+            "SELECT * FROM treadle.read_checkpoint($1, $2, $3, $4, '', NULL)", *capability_args(capability)
+        )
+        head = await cursor.fetch(1)
+        assert head[0]["checkpoint_id"] == "1f5"
+        await admin.execute("DELETE FROM treadle.checkpoint_blobs WHERE thread_id = $1", capability.thread_id)
+        await admin.execute("VACUUM treadle.checkpoint_blobs")
+        (value,) = await cursor.fetch(10)
+        assert value["data"] == large

@@ -21,8 +21,9 @@ from treadle_store.pool import open_connection
 
 # Reads, and what only a person runs.
 NOT_REPEATED = {
-    "take_assignment", "missing_blobs", "get_blob", "get_checkpoint", "list_checkpoints", "get_delta_history",
-    "newest_checkpoint_id", "schema_version", "fence_all", "end_blockers", "end_old_transactions",
+    "take_assignment", "missing_blobs", "get_blob", "get_checkpoint", "read_checkpoint", "list_checkpoints",
+    "get_delta_history", "newest_checkpoint_id", "schema_version", "fence_all", "end_blockers",
+    "end_old_transactions",
     # Their second call finds nothing left to do; the checkpointer's own tests hold them.
     "delete_checkpoints_of_runs", "prune_checkpoints", "copy_checkpoints",
 }  # fmt: skip
