@@ -7,6 +7,10 @@ the same messages; they take turns, so that a slow moment of the disk meets both
 costs: a pending write of the new message, then the checkpoint with the grown list. The peer is measured as
 its docs show (one saver on a pool, shared by all threads) and with one saver per thread, which avoids its
 lock. Ours carries the fence. A conversation that has grown by a fifth is cut back to its size.
+
+Beside the rates stands the CPU time that this process (both savers are its code) spends on one operation: it
+bounds what one agent process can do, and a loaded machine distorts it less than it does the rates. No get is
+served from anything kept in the process: every one reads and decodes the whole checkpoint.
 """
 
 import argparse
@@ -19,6 +23,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
@@ -40,6 +45,7 @@ from treadle_store.migrate import migrate  # noqa: E402
 from treadle_store.pool import open_connection, open_pool  # noqa: E402
 
 POOL = 8
+OPERATIONS = ("put", "get")
 WORDS = [f"{uuid4().hex[: random.Random(n).randint(2, 9)]}" for n in range(4000)]
 
 PeerPool = AsyncConnectionPool[AsyncConnection[DictRow]]
@@ -101,12 +107,23 @@ Open = Callable[[], Awaitable[tuple[BaseCheckpointSaver[str], str]]]
 """Gives a saver and a fresh thread id."""
 
 
+class Measured(NamedTuple):
+    """One round: operations per second, and this process's CPU milliseconds for each of them."""
+
+    rate: float
+    cpu: float
+
+
 @dataclass
 class Contender:
     name: str
     open: Open
-    rates: dict[str, list[float]] = field(default_factory=dict)
-    """What was measured ("put" or "get") -> operations per second, one per round."""
+    rounds: dict[str, list[Measured]] = field(default_factory=dict)
+    """What was measured ("put" or "get") -> one entry per round."""
+
+    def median(self, what: str) -> Measured:
+        rates, cpus = zip(*self.rounds[what], strict=True)
+        return Measured(statistics.median(rates), statistics.median(cpus))
 
 
 async def converse(open_thread: Open, messages: int) -> Conversation:
@@ -120,8 +137,10 @@ async def converse(open_thread: Open, messages: int) -> Conversation:
     return conversation
 
 
-async def rate(contender: Contender, what: str, *, messages: int, threads: int, seconds: float) -> float:
-    """Operations per second of `threads` conversations that all work without pause."""
+async def one_round(
+    contender: Contender, what: str, *, messages: int, threads: int, seconds: float
+) -> Measured:
+    """`threads` conversations that all work without pause."""
     limit = messages + max(messages // 5, 2)
     deadline = 0.0
     done = 0
@@ -138,10 +157,11 @@ async def rate(contender: Contender, what: str, *, messages: int, threads: int, 
     conversations = [await converse(contender.open, messages) for _ in range(threads)]
     for conversation in conversations:
         await (conversation.put() if what == "put" else conversation.get())
-    started = time.perf_counter()
+    started, cpu_before = time.perf_counter(), time.process_time()
     deadline = started + seconds
     await asyncio.gather(*(drive(conversation) for conversation in conversations))
-    return done / (time.perf_counter() - started)
+    cpu = time.process_time() - cpu_before
+    return Measured(rate=done / (time.perf_counter() - started), cpu=cpu / done * 1000)
 
 
 async def contenders(store: DevStore, ours: Claimer, pool: PeerPool) -> list[Contender]:
@@ -180,7 +200,10 @@ async def measure(options: argparse.Namespace) -> None:
             pool = await open_pool(store.admin_dsn, application="bench", min_size=POOL, max_size=POOL)
             turns = f"{options.rounds} interleaved rounds of {options.seconds} s"
             print(f"Postgres with fsync={fsync}, pools of {POOL}, {turns}")
-            print(f"{'operations per second, median':34}{'put':>10}{'ratio':>8}{'get':>10}{'ratio':>8}")
+            columns = "".join(
+                f"{what + '/s':>10}{'ratio':>8}{'cpu ms':>9}{'ratio':>8}" for what in OPERATIONS
+            )
+            print(f"{'medians':34}{columns}")
             for messages in options.messages:
                 for threads in options.threads:
                     entered = await contenders(store, Claimer(pool, pool), peer_pool)
@@ -193,20 +216,21 @@ async def compare(
     entered: Sequence[Contender], options: argparse.Namespace, *, messages: int, threads: int
 ) -> None:
     for _ in range(options.rounds):
-        for what in ("put", "get"):
+        for what in OPERATIONS:
             for contender in random.sample(entered, len(entered)):
-                measured = await rate(
+                measured = await one_round(
                     contender, what, messages=messages, threads=threads, seconds=options.seconds
                 )
-                contender.rates.setdefault(what, []).append(measured)
+                contender.rounds.setdefault(what, []).append(measured)
     print(f"\n{messages} messages, {threads} thread{'s' if threads > 1 else ''}")
-    base = {what: statistics.median(entered[0].rates[what]) for what in ("put", "get")}
     for contender in entered:
         line = f"{contender.name:34}"
-        for what in ("put", "get"):
-            median = statistics.median(contender.rates[what])
-            line += f"{median:>10.0f}{median / base[what]:>7.2f}x"
-        print(line)
+        for what in OPERATIONS:
+            base, own = entered[0].median(what), contender.median(what)
+            line += (
+                f"{own.rate:>10.0f}{own.rate / base.rate:>7.2f}x{own.cpu:>9.2f}{base.cpu / own.cpu:>7.2f}x"
+            )
+        print(line, flush=True)
 
 
 def main() -> int:
