@@ -1,6 +1,8 @@
 """Values that would come back as something else are errors."""
 
 import copy
+import gc
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -123,3 +125,24 @@ def test_a_shallow_copy_keeps_refusing() -> None:
     clone = copy.copy(StrictSerializer())
     with pytest.raises(UnreadableValue):
         clone.loads_typed(clone.dumps_typed(Undeclared()))
+
+
+@pytest.fixture(params=[True, False], ids=["collecting", "not collecting"])
+def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether the garbage collector is on before a value is decoded."""
+    if not request.param:
+        gc.disable()
+    yield request.param
+    gc.enable()
+
+
+def test_the_garbage_collector_is_left_as_it_was(collects: bool) -> None:
+    serde = StrictSerializer()
+    assert serde.loads_typed(serde.dumps_typed([HumanMessage("hi", id="1")])) == [HumanMessage("hi", id="1")]
+    assert gc.isenabled() is collects
+    with pytest.raises(UnreadableValue):
+        serde.loads_typed(serde.dumps_typed(Undeclared()))
+    assert gc.isenabled() is collects
+    with pytest.raises(ValueError, match="invalid type"):
+        serde.loads_typed(("msgpack", b"\xc1"))
+    assert gc.isenabled() is collects
