@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from . import debian, oci_runtime
-from .commands import answers, merged, run
+from .commands import answers, merged, run, search_path
 from .engine import Engine
 from .errors import ClusterError
 from .identity import Process
@@ -33,14 +33,20 @@ _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 def install() -> None:
     """dockerd and its companions are on this machine afterwards."""
     why = "no container engine answers, a private one is to be started"
-    debian.require("dockerd", "docker.io", why)
+    lacking = [
+        package for program, package in _needed().items() if not shutil.which(program, path=search_path())
+    ]
+    if lacking:
+        debian.install(lacking, why)
     debian.require("docker", "docker-cli", why)  # a package of its own since Debian 13
-    debian.require("iptables", "iptables", why)
-    debian.require("ip", "iproute2", "what the engine leaves of its bridge is removed with it")
+
+
+def _needed() -> dict[str, str]:
+    """Debian's packages by the program that we or dockerd start."""
+    packages = {"dockerd": "docker.io", "iptables": "iptables", "ip": "iproute2"}
     if _APPARMOR.exists() and _APPARMOR.read_text().strip() == "Y":
-        debian.require(
-            "apparmor_parser", "apparmor", "this kernel has AppArmor, for which the engine loads a profile"
-        )
+        packages["apparmor_parser"] = "apparmor"  # dockerd loads a profile where the kernel has AppArmor
+    return packages
 
 
 def start(layout: Layout, state: State, *, offline: bool) -> Engine:

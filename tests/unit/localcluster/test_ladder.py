@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.cluster import read_exports
-from support.localcluster import ladder, node_image, oci_runtime, private_engine
+from support.localcluster import debian, ladder, node_image, oci_runtime, private_engine
 from support.localcluster.engine import Engine
 from support.localcluster.errors import ClusterError
 from support.localcluster.ladder import Registry, exports
@@ -103,6 +103,19 @@ def test_who_has_no_engine_is_told_before_anything_is_built(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match=r"(?s)sudo apt-get install -y docker.io .*by sudo"):
         ladder.up(Layout(tmp_path), settings(TREADLE_OFFLINE="1"), with_images=False)
+
+
+def test_what_a_private_engine_needs_is_installed_in_one_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    (tmp_path / "apparmor").write_text("Y\n")
+    monkeypatch.setattr(private_engine, "_APPARMOR", tmp_path / "apparmor")
+    monkeypatch.setattr(private_engine, "search_path", lambda: str(tmp_path))
+    monkeypatch.setattr(debian, "search_path", lambda: str(tmp_path))
+    monkeypatch.setattr(debian, "install", lambda packages, why: asked.append(list(packages)))
+    private_engine.install()
+    assert asked == [["docker.io", "iptables", "iproute2", "apparmor"], ["docker-cli"]]
 
 
 def test_a_node_image_is_built_by_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
