@@ -53,6 +53,7 @@ def main(runner: asyncio.Runner) -> int:
     logs.set_up()
     process.hide_environment()
     process.end_with_parent()
+    log.info("agent starts", extra=logs.fields(cpu_seconds=process.cpu_seconds()))
     try:
         settings = Settings.from_environment(os.environ)
         return int(runner.run(_run(settings)))

@@ -14,6 +14,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import StateSnapshot, StreamMode
 
 from treadle_api.records import Capability
+from treadle_runtime import process
 from treadle_runtime.callbacks import RunCallbacks
 from treadle_runtime.graphs.loading import Graph
 from treadle_runtime.outcome import Failure, describe
@@ -101,7 +102,8 @@ class Executor:
         ours = (snapshot.metadata or {}).get("run_id") == self._capability.run_id
         if ours and not snapshot.tasks:
             return Finished(snapshot.values, _checkpoint(snapshot))
-        log.info("graph runs", extra={"fields": {"resumed": ours, "checkpoint": _checkpoint(snapshot)}})
+        told = {"resumed": ours, "checkpoint": _checkpoint(snapshot), "cpu_seconds": process.cpu_seconds()}
+        log.info("graph runs", extra={"fields": told})
         try:
             await self._stream(None if ours else given)
         except GraphDrained:

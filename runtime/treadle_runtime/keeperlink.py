@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from treadle_runtime.keeper import wire
+from treadle_runtime.keeper import spawn, wire
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class KeeperLink:
         Raises KeeperGone where the environment names no pipe: an agent without a keeper holds no Lease.
         """
         try:
-            read_fd, write_fd = int(environ[wire.ENV_READ_FD]), int(environ[wire.ENV_WRITE_FD])
+            read_fd, write_fd = int(environ[spawn.ENV_READ_FD]), int(environ[spawn.ENV_WRITE_FD])
         except (KeyError, ValueError) as error:
             raise KeeperGone(
                 "no pipe to a keeper: start `python -m treadle_runtime.keeper`, which starts the agent"

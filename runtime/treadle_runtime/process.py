@@ -3,6 +3,7 @@
 import ctypes
 import signal
 import sys
+import time
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -24,6 +25,11 @@ def end_with_parent() -> None:
     notice that nobody renews the Lease. A parent that ended before this call is told by its closed pipe.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def cpu_seconds() -> float:
+    """The CPU time that this process has used since it began; for logs."""
+    return round(time.process_time(), 3)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -18,6 +18,7 @@ from treadle_api.contract import ExitCode
 from treadle_api.names import lease_name
 from treadle_api.records import Assignment
 from treadle_api.resolved import ResolvedRun
+from treadle_runtime import gathering, process
 from treadle_runtime.endings import AttemptOver
 from treadle_runtime.keeper.wire import LeaseOrder
 from treadle_runtime.keeperlink import KeeperGone, KeeperLink
@@ -139,12 +140,14 @@ async def _database(settings: Settings) -> AsyncIterator[Pool]:
 def _import_langgraph() -> None:
     """Without the garbage collector, which would go through the growing heap again and again (a tenth of the
     time) and find nothing; what was imported stays out of its sight."""
+    gathering.install()
     gc.disable()
     try:
         import_module("treadle_runtime.attempt")
     finally:
         gc.freeze()
         gc.enable()
+    log.info("langgraph imported", extra={"fields": {"cpu_seconds": process.cpu_seconds()}})
 
 
 async def _find(langgraph: asyncio.Future[Any], reference: str) -> Any:

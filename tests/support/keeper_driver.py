@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from treadle_runtime.keeper import child, wire
+from treadle_runtime.keeper import spawn, wire
 
 ORDER = {"lease": {"name": "run-1", "namespace": "team", "duration": 6, "renew": 1}}
 _PR_SET_CHILD_SUBREAPER = 36
@@ -24,15 +24,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 def drive(folder: str, mode: str) -> int:
     """What PID 1 does; in a pod the kernel gives it every orphan, here it asks for them."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    agent = child.start((sys.executable, "-m", "support.keeper_driver", folder, mode, "stub"))
+    started = spawn.start((sys.executable, "-m", "support.keeper_driver", folder, mode, "stub"))
     from treadle_runtime.keeper import guard
+    from treadle_runtime.keeper.child import Child
 
-    return guard.run(agent)
+    return guard.run(Child(*started))
 
 
 def stub(folder: Path, mode: str) -> int:
     (folder / "environ").write_text(json.dumps(dict(os.environ)))
-    read_fd, write_fd = int(os.environ[wire.ENV_READ_FD]), int(os.environ[wire.ENV_WRITE_FD])
+    read_fd, write_fd = int(os.environ[spawn.ENV_READ_FD]), int(os.environ[spawn.ENV_WRITE_FD])
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
     say(write_fd, ORDER)

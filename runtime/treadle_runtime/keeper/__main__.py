@@ -2,15 +2,16 @@
 
 import sys
 
-from treadle_runtime.keeper import child
+from treadle_runtime.keeper import spawn
 
 
 def main() -> int:
-    agent = child.start()
-    # The Kubernetes client and the loop take ten times as long to import as the agent takes to start.
+    started = spawn.start()
+    # The Kubernetes client and the loop take fifteen times as long to import as the agent takes to start.
     from treadle_runtime.keeper import guard
+    from treadle_runtime.keeper.child import Child
 
-    return guard.run(agent)
+    return guard.run(Child(*started))
 
 
 if __name__ == "__main__":

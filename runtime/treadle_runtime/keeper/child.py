@@ -1,26 +1,9 @@
-"""The agent process as the keeper sees it: started, signalled, reaped, killed with its whole group."""
+"""The agent process as the keeper sees it: signalled, reaped, killed with its whole group."""
 
 import contextlib
 import os
 import signal
-import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-
-from treadle_runtime.keeper import wire
-
-_KUBERNETES = ("KUBERNETES_", "KUBECONFIG")
-_DEFAULT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE)
-
-
-def agent_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The agent's environment: ours without anything that leads to the API server.
-
-    The token file itself stays readable to the same uid; what it may do is bounded by RBAC and by the
-    Lease admission policy (02-api, "Pods and Leases").
-    """
-    return {name: value for name, value in environ.items() if not name.startswith(_KUBERNETES)}
 
 
 @dataclass(slots=True)
@@ -43,24 +26,6 @@ class Child:
         """SIGKILL the agent and everything it started in its group; safe to repeat."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-
-
-AGENT: Final = (sys.executable, "-m", "treadle_runtime")
-
-
-def start(command: Sequence[str] = AGENT) -> Child:
-    """Start the agent in its own process group, with a pipe pair to us in its environment."""
-    child_read, our_write = os.pipe()
-    our_read, child_write = os.pipe()
-    for descriptor in (child_read, child_write):
-        os.set_inheritable(descriptor, True)
-    environment = agent_environment(os.environ)
-    environment[wire.ENV_READ_FD] = str(child_read)
-    environment[wire.ENV_WRITE_FD] = str(child_write)
-    pid = os.posix_spawn(command[0], list(command), environment, setpgroup=0, setsigdef=_DEFAULT_SIGNALS)
-    os.close(child_read)
-    os.close(child_write)
-    return Child(pid, our_read, our_write)
 
 
 def reap(child: Child) -> None:

@@ -9,10 +9,6 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-ENV_READ_FD: Final = "TREADLE_KEEPER_READ_FD"
-"""The file descriptor from which the agent reads what the keeper says."""
-ENV_WRITE_FD: Final = "TREADLE_KEEPER_WRITE_FD"
-
 LINE_LIMIT: Final = 4096
 """Bytes of one line; a longer one is a protocol error."""
 

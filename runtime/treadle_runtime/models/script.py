@@ -16,11 +16,11 @@
 message. Nothing else is evaluated.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 REPLIES_LIMIT: Final = 1000
@@ -80,15 +80,25 @@ class Script(_Strict):
 def parse(text: str) -> Script:
     """Read a script from YAML or JSON. Raises ScriptError."""
     try:
-        return Script.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise ScriptError(f"the script is neither YAML nor JSON: {error}") from error
+        return Script.model_validate(_loaded(text))
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in item['loc']) or 'script'}: {item['msg']}"
             for item in error.errors()
         )
         raise ScriptError(f"the script is not valid: {problems}") from error
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        # Imported only here: a script in JSON does without it, and it would be part of every agent's start.
+        import yaml
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ScriptError(f"the script is neither YAML nor JSON: {error}") from error
 
 
 def fill(value: Any, *, results: Mapping[str, str], question: str) -> Any:
