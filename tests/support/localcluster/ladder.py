@@ -34,6 +34,7 @@ class Registry:
 
 def up(layout: Layout, settings: Settings, *, with_images: bool) -> None:
     """Climb all rungs; each one that is already there costs a question only."""
+    layout.clear_scratch()
     state = State.read(layout.state_file)
     engine = _engine(
         layout, state, settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,10 @@ class Layout:
 
     def kubeconfig(self, cluster: str) -> Path:
         return self.cache / "kubeconfig" / cluster
+
+    def clear_scratch(self) -> None:
+        """Remove what killed commands left there; only for who holds the lock."""
+        shutil.rmtree(self.cache / "scratch", ignore_errors=True)
 
     def scratch(self) -> Path:
         path = self.cache / "scratch"

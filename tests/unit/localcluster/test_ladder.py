@@ -118,6 +118,19 @@ def test_what_a_private_engine_needs_is_installed_in_one_go(
     assert asked == [["docker.io", "iptables", "iproute2", "apparmor"], ["docker-cli"]]
 
 
+def test_what_a_killed_command_left_in_the_scratch_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(tmp_path)
+    left = layout.scratch() / "tmpleft"
+    left.mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match="no engine answers"):
+        ladder.up(layout, settings(TREADLE_OFFLINE="1"), with_images=False)
+    assert not left.exists()
+
+
 def test_a_node_image_is_built_by_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="only root can build it"):
