@@ -124,6 +124,12 @@ class Reason(StrEnum):
         "The store's schema is older or newer than this program.",
         "Run treadle-migrate up, or upgrade the program.",
     )
+    STORE_FAILED_OVER = (
+        "StoreFailedOver",
+        _WAITING,
+        "The store was failed over or restored; nobody writes until its threads are fenced.",
+        "See that no old primary writes, then run treadle-migrate fence-all (restored: --after-restore).",
+    )
     LEASE_NOT_EXPIRED = (
         "LeaseNotExpired",
         _WAITING,

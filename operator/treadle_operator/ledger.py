@@ -67,12 +67,18 @@ class Ledger:
         self._checked = False
         self._looked = asyncio.Event()
         self._mismatch: SchemaMismatch | None = None
+        self._failed_over: StoreFailedOver | None = None
         self._down_since: float | None = monotonic()
 
     @property
     def schema_problem(self) -> str:
         """What `check_schema` said against the schema, with the command that mends it; empty: it is known."""
         return str(self._mismatch) if self._mismatch is not None else ""
+
+    @property
+    def failed_over(self) -> bool:
+        """Whether the store refuses to be written until its threads are fenced (03-ownership, "failover")."""
+        return self._failed_over is not None
 
     def down_for(self) -> float | None:
         """Seconds since the store stopped answering; None: it answered last."""
@@ -215,7 +221,7 @@ class Ledger:
         except SchemaMismatch as mismatch:
             self._mismatch = mismatch
             raise
-        self._mismatch, self._checked = None, True
+        self._mismatch, self._failed_over, self._checked = None, None, True
         self._clock.read(await overview.read_clock(store.pool))
         ended = await store.assigner.end_old_transactions()
         if ended:
@@ -225,6 +231,9 @@ class Ledger:
         """One call, once the schema is known to be ours. Raises StoreError."""
         if self._mismatch is not None:
             raise SchemaMismatch(self._mismatch.have, self._mismatch.want)
+        if self._failed_over is not None:
+            # Tables can be read all the same; but what was read there must not be acted upon.
+            raise StoreFailedOver(str(self._failed_over))
         if not self._checked:
             raise StoreUnavailable("the store has not been reached yet", maybe_committed=False)
         return await self._answer(function)
@@ -233,7 +242,9 @@ class Ledger:
         """Runs one call and remembers whether the store answered. Raises StoreError."""
         try:
             answer = await function(await self._opened())
-        except STORE_AWAY:
+        except STORE_AWAY as error:
+            if isinstance(error, StoreFailedOver):
+                self._failed_over = error
             if self._down_since is None:
                 self._down_since = self._monotonic()
             raise

@@ -105,6 +105,7 @@ class RunObserver:
             record=record,
             record_for=seen_for("record", state) if store_down_for is None else 0.0,
             store_down_for=store_down_for,
+            store_failed_over=self._ledger.failed_over,
             deleting_for=seen_for("deleting", True) if run.deleting else 0.0,
             refused=self._memory.refused(run.uid),
         )

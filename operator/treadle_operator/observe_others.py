@@ -84,6 +84,7 @@ class OtherObserver:
             problem=problem,
             missing_secrets=missing,
             store_down_for=self._ledger.down_for(),
+            store_failed_over=self._ledger.failed_over,
             schema_problem=self._ledger.schema_problem,
             status=raw.get("status") or {},
         )

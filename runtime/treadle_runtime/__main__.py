@@ -13,7 +13,7 @@ from treadle_runtime.endings import AttemptOver, Misconfigured
 from treadle_runtime.keeperlink import KeeperGone, KeeperLink
 from treadle_runtime.settings import Settings, SettingsError
 from treadle_runtime.termination import explain
-from treadle_store.errors import SchemaMismatch, StaleToken, StoreError
+from treadle_store.errors import SchemaMismatch, StaleToken, StoreError, StoreFailedOver
 
 log = logging.getLogger("treadle.agent")
 
@@ -22,7 +22,10 @@ _DEFAULTS = {
     "LANGSMITH_TRACING": "false",
     "LANGCHAIN_TRACING_V2": "false",
 }
-_REASONS: dict[type[StoreError], Reason] = {SchemaMismatch: Reason.SCHEMA_MISMATCH}
+_REASONS: dict[type[StoreError], Reason] = {
+    SchemaMismatch: Reason.SCHEMA_MISMATCH,
+    StoreFailedOver: Reason.STORE_FAILED_OVER,
+}
 
 
 async def _run(settings: Settings) -> ExitCode:

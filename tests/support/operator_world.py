@@ -124,6 +124,18 @@ class OperatorWorld:
 
         await eventually(gone, f"Run {name} is gone\n{self.operator.text()[-3000:]}", within=20)
 
+    async def counts(self, sample: str, wanted: float) -> None:
+        """Waits until a counter of the operator has come to `wanted`, and fails where it is beyond.
+
+        What a Run shows goes out before the operator has counted it.
+        """
+
+        async def reached() -> float:
+            value = (await self.operator.metrics()).get(sample, 0.0)
+            return value if value >= wanted else 0.0
+
+        assert await eventually(reached, f"{sample} comes to {wanted}", within=15) == wanted
+
     async def patch_status(self, kind: str, name: str, patch: dict[str, Any]) -> None:
         """As somebody else who may write statuses."""
         await self.cluster.kubectl(

@@ -1,7 +1,7 @@
 """`decide_agent`: whether a Run of this Agent could start now. An Agent starts nothing and needs no clean-up.
 
 First match wins: a fault of the spec or of what it refers to · a missing Secret · a store whose schema is not
-the one this program knows · a store that does not answer · Ready.
+the one this program knows · a store that was failed over · one that does not answer · Ready.
 """
 
 import re
@@ -44,6 +44,9 @@ def _judge(world: AgentWorld) -> tuple[str, str, str]:
         return FALSE, Reason.SECRET_NOT_FOUND, told
     if world.schema_problem:
         return FALSE, Reason.SCHEMA_MISMATCH, world.schema_problem
+    if world.store_failed_over:
+        reason = Reason.STORE_FAILED_OVER
+        return FALSE, reason, f"{reason.meaning} {reason.next_action}"
     if world.store_down_for is not None:
         return UNKNOWN, Reason.STORE_UNAVAILABLE, "The store does not answer; it is tried again"
     return TRUE, Reason.READY, "A Run could start now"

@@ -18,6 +18,7 @@ from treadle_operator.lifecycle.seen import limits
 from treadle_operator.lifecycle.status import Shown, unfinished
 from treadle_operator.lifecycle.telling import decide
 from treadle_operator.lifecycle.world import PodView, Problem, RunWorld
+from treadle_operator.selection import FINISHED_PHASES
 
 LINGER = 5.0
 """Seconds between two looks at something that should be gone soon."""
@@ -88,7 +89,9 @@ def receipt(world: RunWorld) -> Decision | None:
     proof = outcome.verified(record) if record is not None else None
     if record is None or proof is None:
         return None
-    status = _renewed(world) if world.run.finished else outcome.settled(world, record, proof)
+    # A finished Run without its phase is in the watch again and lost more than that: it gets all of it back.
+    whole = world.run.finished and world.run.status.get("phase") in FINISHED_PHASES
+    status = _renewed(world) if whole else outcome.settled(world, record, proof)
     lingering = tuple(pod for pod in world.pods if pod.alive and not _may_leave_by_itself(world, record, pod))
     waiting = bool(end_pods(world.pods))
     if not world.run.finished or waiting:

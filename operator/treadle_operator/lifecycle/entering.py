@@ -25,6 +25,7 @@ LOOK_AGAIN = 10.0
 """Seconds between two looks at something that another object's event may already have told."""
 TURN_AGAIN = 30.0
 
+_STORE_DOWN = "The store does not answer; nothing is lost and the Run goes on when it is back"
 _IN_THE_END: dict[str, str] = {
     Reason.INPUT_PENDING: Reason.INPUT_UNAVAILABLE,
     Reason.AGENT_PENDING: Reason.AGENT_NOT_FOUND,
@@ -39,8 +40,11 @@ def store_down(world: RunWorld) -> Decision | None:
         return None
     if world.run.finished or down < STORE_HICCUP:
         return Decision(requeue_after=STORE_AGAIN)
-    message = "The store does not answer; nothing is lost and the Run goes on when it is back"
-    status = overlaid(world, Reason.STORE_UNAVAILABLE, message)
+    reason, message = Reason.STORE_UNAVAILABLE, _STORE_DOWN
+    if world.store_failed_over:
+        reason = Reason.STORE_FAILED_OVER
+        message = f"{reason.meaning} {reason.next_action}"
+    status = overlaid(world, reason, message)
     return decide(world, status=status, wake=STORE_AGAIN)
 
 

@@ -29,6 +29,7 @@ _DISRUPTIONS = {
 _STORE_TROUBLES: dict[str, str] = {
     Reason.STORE_UNAVAILABLE: "bring Postgres back, or correct the dsn in the store's Secret",
     Reason.SCHEMA_MISMATCH: "bring schema and image to the same release",
+    Reason.STORE_FAILED_OVER: "fence the store's threads with treadle-migrate fence-all",
 }
 """What an agent says of the store when it asks for another attempt, and the reader's next step. Not the
 program's fault: an outage of a minute must not use up the few retries of every run."""

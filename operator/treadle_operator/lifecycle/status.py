@@ -162,9 +162,10 @@ def current_pod(world: RunWorld) -> PodView | None:
 
 
 def _started(record: RunRecord) -> datetime | None:
-    if record.started_at is not None:
-        return record.started_at
-    return record.attempts[0].started if record.attempts else None
+    """When the first attempt was assigned: shown from then on, and again by a status that was lost."""
+    if record.attempts and record.attempts[0].attempt == 1:
+        return record.attempts[0].started
+    return record.started_at
 
 
 def _ownership(world: RunWorld, record: RunRecord) -> Status:

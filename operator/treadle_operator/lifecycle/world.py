@@ -179,6 +179,8 @@ class RunWorld:
     """Seconds since this operator first saw the record in its present (status, attempt)."""
     store_down_for: float | None = None
     """Seconds since the store stopped answering; None: it answered in this pass."""
+    store_failed_over: bool = False
+    """It answers, but is another incarnation than the one that gave the tokens out."""
     deleting_for: float = 0.0
     """Seconds since this operator first saw the deletion."""
     refused: Problem | None = None
@@ -256,6 +258,7 @@ class AgentWorld:
     missing_secrets: tuple[str, ...] = ()
     """`name` or `name/key` of Secrets that do not exist (empty too where the operator may not look)."""
     store_down_for: float | None = None
+    store_failed_over: bool = False
     schema_problem: str = ""
     """What `check_schema` said, with the command that mends it; empty: the schema's version is known."""
     status: Mapping[str, Any] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.cluster import Cluster
+from support.eventually import eventually
 from support.release import NAME, NAMESPACE, Release, install
 
 _CRDS = ("agents.treadle.dev", "threads.treadle.dev", "runs.treadle.dev")
@@ -58,7 +59,12 @@ async def test_a_release_lives_from_install_to_uninstall(cluster: Cluster, relea
     words = ("uninstall", release.name, "--namespace", release.namespace, "--wait", "--timeout=120s")
     await cluster.run("helm", *words, seconds=150)
     assert await _helm_objects(cluster, release) == []
-    claims = await cluster.get("persistentvolumeclaims", namespace=release.namespace)
-    assert all("deletionTimestamp" in claim["metadata"] for claim in claims["items"])
+
+    async def claims_go() -> bool:
+        claims = await cluster.get("persistentvolumeclaims", namespace=release.namespace)
+        return all("deletionTimestamp" in claim["metadata"] for claim in claims["items"])
+
+    # The StatefulSets' controller deletes them after its StatefulSets are gone.
+    await eventually(claims_go, "the volume claims are deleted", within=60, every=0.5)
     kept = json.loads(await cluster.kubectl("get", "crd", *_CRDS, "--output=json"))
     assert [crd["metadata"].get("deletionTimestamp") for crd in kept["items"]] == [None] * 3

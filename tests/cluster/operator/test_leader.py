@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from support.eventually import eventually
 from treadle_operator.kube import Kube
 from treadle_operator.leader import Elector, LeadershipLost
 
@@ -43,14 +44,20 @@ async def test_of_two_candidates_one_leads_until_it_releases(kube: Kube, namespa
 
 
 async def test_a_dead_leader_is_followed_once_its_lease_has_not_changed_for_its_duration(
-    kube: Kube, namespace: str
+    kube: Kube, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "treadle_operator.leader")
     clock = Clock()
     await elector(kube, namespace, "dead", clock).acquire()
     heir = elector(kube, namespace, "heir", clock)
     waiting = asyncio.create_task(heir.acquire())
-    done, _ = await asyncio.wait({waiting}, timeout=0.5)  # it has now seen the Lease
-    assert not done
+
+    async def seen() -> bool:
+        return "Another operator leads, waiting" in caplog.messages
+
+    # Its wait begins with its first sight of the Lease: time that passes before does not count.
+    await eventually(seen, "the heir has seen the Lease")
+    assert not waiting.done()
     clock.now += 14
     done, _ = await asyncio.wait({waiting}, timeout=0.5)
     assert not done

@@ -32,7 +32,7 @@ async def test_an_undisturbed_run_shows_its_receipt_after_three_status_writes(wo
     assert receipt is not None
     assert done["delivery"]["receiptID"] == receipt.digest
     assert world.condition(done, "Finished")["status"] == "True"
-    assert (await world.operator.metrics())['treadle_status_writes_total{kind="runs"}'] == 3
+    await world.counts('treadle_status_writes_total{kind="runs"}', 3)
     assert "kopf" not in json.dumps(await world.run("sales")), "Kopf writes nothing on our objects"
 
 

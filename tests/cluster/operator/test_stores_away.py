@@ -7,6 +7,8 @@ import pytest
 from support.eventually import eventually
 from support.gate import Gate
 from support.operator_world import OperatorWorld
+from treadle_store import migrate
+from treadle_store.errors import StaleToken, StoreFailedOver
 from treadle_store.migrations import WANTED_VERSION
 
 
@@ -97,3 +99,35 @@ async def test_a_nudge_shows_the_claim_before_the_kubelet_does(world: OperatorWo
     await agent.nudge(redis_url, "claimed")
     await world.reaches("sales", "Running", within=5)
     assert (await world.pod("sales-a1"))["status"]["phase"] == "Pending"
+
+
+async def test_a_store_that_was_failed_over_is_named_and_goes_on_once_it_is_fenced(
+    world: OperatorWorld,
+) -> None:
+    await world.operator.start()
+    await world.apply(world.store_secret(), world.agent_object(), world.run_object())
+    agent = await world.agent("sales-a1")
+    await world.node.runs(world.namespace, "sales-a1")
+    await agent.claim()
+    await world.reaches("sales", "Running")
+    admin = await world.store.connect("admin")
+    # What a promoted standby finds: the row that it got from the old primary names another timeline.
+    await admin.execute("UPDATE treadle.store_incarnation SET timeline = 'FFFFFFFF'")
+    await world.apply(world.run_object("later", thread="u"))
+    for name, phase in (("later", "Pending"), ("sales", "Running")):
+        shown = await world.reaches(name, phase, "StoreFailedOver", within=60)
+        assert "treadle-migrate fence-all" in world.condition(shown, "Succeeded")["message"]
+        assert world.condition(shown, "Succeeded")["status"] == "Unknown"
+    assert "treadle-migrate fence-all" in await world.agent_reaches("helper", "False", "StoreFailedOver")
+    with pytest.raises(StoreFailedOver):
+        await agent.settle()
+
+    await migrate.fence_all(admin)
+    with pytest.raises(StaleToken):
+        await agent.settle()
+    await world.node.ends(world.namespace, "sales-a1", 86)
+    await world.finish("sales-a2")
+    done = await world.reaches("sales", "Succeeded")
+    assert (done["attempt"], done["disruptions"]) == (2, 1)
+    await world.finish("later-a1")
+    await world.reaches("later", "Succeeded")

@@ -213,6 +213,26 @@ def test_a_run_restored_without_its_status_gets_it_back_from_the_store() -> None
     assert reason(running) == ("Running", "Running")
 
 
+def test_a_finished_run_that_lost_its_phase_gets_everything_back() -> None:
+    ended = after(world(record=settled(), pods=()))
+    kept = {k: v for k, v in ended.run.status.items() if k in ("conditions", "delivery", "completionTime")}
+    assert status(replace(ended, run=replace(ended.run, status=kept))) == ended.run.status
+
+
+def test_the_start_that_is_shown_again_is_the_one_that_was_shown_first() -> None:
+    first = after(assigned)
+    claimed = record(started_at=NOW + timedelta(seconds=2))
+    again = replace(first, run=replace(first.run, status={}), record=claimed, lease=lease())
+    assert status(again)["startTime"] == first.run.status["startTime"]
+
+
+def test_a_store_that_was_failed_over_says_what_to_run() -> None:
+    away = replace(after(world()), record=None, store_down_for=20.0, store_failed_over=True)
+    assert reason(away) == ("Running", "StoreFailedOver")
+    (said,) = [c for c in status(away)["conditions"] if c["type"] == "Succeeded"]
+    assert "treadle-migrate fence-all" in said["message"]
+
+
 def test_a_store_that_is_away_takes_no_fact_back() -> None:
     before = after(world())
     hiccup = replace(before, record=None, store_down_for=1.0)

@@ -120,6 +120,7 @@ AGENT = AgentWorld("team", "reviewer", 1, NOW, "treadle_runtime.graphs.lead:grap
         ({"missing_secrets": ("keys/openai",)}, "False", "SecretNotFound", "keys/openai"),
         ({"schema_problem": "run treadle-migrate up"}, "False", "SchemaMismatch", "treadle-migrate up"),
         ({"store_down_for": 1.0}, "Unknown", "StoreUnavailable", "tried again"),
+        ({"store_down_for": 1.0, "store_failed_over": True}, "False", "StoreFailedOver", "fence-all"),
     ],
 )
 def test_ready_is_checked_not_assumed(changes: dict[str, Any], ready: str, reason: str, told: str) -> None:
