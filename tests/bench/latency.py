@@ -9,6 +9,9 @@ a clock of the one kernel on which all of this runs:
     created         the pod's ADDED event reaches this process
     started         the container runtime has started the process (`crictl inspect`, to the nanosecond)
     first line      what the bare pod's Python printed
+    agent reads, LangGraph imported
+                    the agent's log: interpreter, event loop and Postgres client are there; so is LangGraph,
+                    which a thread imports while the Lease is taken and the run is claimed
     admitted, assigned, claimed, graph starts, first model call, receipt
                     when Postgres began the statement that wrote the row; the events behind "graph starts" and
                     "first model call" wait up to 50 ms for company before that
@@ -42,6 +45,9 @@ from treadle_store.run_records import read_runs
 RUN_SECONDS = 180.0
 _SCRIPT = {"count": "turn", "replies": [{"text": "Good morning to you, too."}]}
 _BARE = "import time; print(time.time())"
+_CPU = "CPU: "
+_LOGGED = ("agent starts", "langgraph imported", "graph runs")
+"""Lines of the agent's log that tell the CPU time which its process has used by then."""
 _GOALS = {
     "agent started": "goal: within 1.2x of the bare pod",
     "first model call": "goal: p50 under 1600 ms",
@@ -55,6 +61,14 @@ class Moments:
 
     run: dict[str, list[float]] = field(default_factory=dict)
     bare: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the agent's log: when it was written, in seconds of the wall clock, and what it tells."""
+
+    at: float
+    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -77,15 +91,20 @@ class Bench:
         )
         record = (await read_runs(self.store, [uid]))[uid]
         assert condition(done.object, "Succeeded"), done.object["status"]
+        told, logged = self._told(record, await self._events(record)), await self._logged(pod_name(name, 1))
         moments = {
             "admitted": record.created_at.timestamp(),
             "assigned": record.attempts[0].started.timestamp(),
             "pod created": pod.at,
             "agent started": await self._started(pod_name(name, 1)),
-            **await self._told(record),
+            "agent reads": logged["agent starts"].at,
+            "claimed": told.pop("claimed"),
+            "LangGraph imported": logged["langgraph imported"].at,
+            **told,
             "Finished": done.at,
         }
         passed = {what: (at - applied) * 1000 for what, at in moments.items()}
+        passed |= {_CPU + message: line.cpu_seconds * 1000 for message, line in logged.items()}
         passed["receipt -> Finished"] = passed["Finished"] - passed["receipt"]
         return passed
 
@@ -105,10 +124,13 @@ class Bench:
         await self.api.request("DELETE", f"{self._path('pods')}/{name}")
         return {what: (at - applied) * 1000 for what, at in moments.items()}
 
-    async def _told(self, record: RunRecord) -> dict[str, float]:
-        assert record.receipt is not None
+    async def _events(self, record: RunRecord) -> dict[str, float]:
+        """When the first event of each type was written."""
         events = await list_events(self.store, record.thread_id, run_id=record.run_id)
-        first = {event.type: event.created_at.timestamp() for event in reversed(events)}
+        return {event.type: event.created_at.timestamp() for event in reversed(events)}
+
+    def _told(self, record: RunRecord, first: dict[str, float]) -> dict[str, float]:
+        assert record.receipt is not None
         assert record.started_at is not None
         return {
             "claimed": record.started_at.timestamp(),
@@ -116,6 +138,16 @@ class Bench:
             "first model call": first["model.request"],
             "receipt": record.receipt.created_at.timestamp(),
         }
+
+    async def _logged(self, pod: str) -> dict[str, _Line]:
+        """The lines of `_LOGGED` in the agent's log, by message."""
+        found: dict[str, _Line] = {}
+        for text in (await self.cluster.kubectl("logs", pod, namespace=self.namespace)).splitlines():
+            line = json.loads(text) if text.startswith("{") else {}
+            if line.get("message") in _LOGGED:
+                at = datetime.fromisoformat(line["time"]).timestamp()
+                found.setdefault(line["message"], _Line(at, line["cpu_seconds"]))
+        return found
 
     async def _started(self, pod: str) -> float:
         """When the runtime started the process of the pod's container, in seconds of the wall clock."""
@@ -164,6 +196,8 @@ def _tell(moments: Moments, runs: int) -> None:
     )
     rows: list[list[str | float | None]] = []
     for what, ours in moments.run.items():
+        if what.startswith(_CPU):
+            continue
         peer = moments.bare.get(what)
         base = percentile(peer, 0.5) if peer else None
         rows.append(
@@ -186,6 +220,8 @@ def _tell(moments: Moments, runs: int) -> None:
         a - b for a, b in zip(moments.run["first model call"], moments.run["agent started"], strict=True)
     ]
     note(f"agent started -> first model call: p50 {percentile(started, 0.5):.0f} ms")
+    used = [f"{percentile(moments.run[_CPU + message], 0.5):.0f} ms at {message!r}" for message in _LOGGED]
+    note(f"CPU time of the agent's process: p50 {', '.join(used)}")
 
 
 @asynccontextmanager
