@@ -221,7 +221,9 @@ class Ledger:
         except SchemaMismatch as mismatch:
             self._mismatch = mismatch
             raise
-        self._mismatch, self._failed_over, self._checked = None, None, True
+        self._mismatch, self._checked = None, True
+        await runs.confirm_incarnation(store.pool)
+        self._failed_over = None
         self._clock.read(await overview.read_clock(store.pool))
         ended = await store.assigner.end_old_transactions()
         if ended:

@@ -130,6 +130,15 @@ async def settle_orphan(
     return None if row is None else Settled(result=row["result"], outcome=RunStatus(row["outcome"]))
 
 
+async def confirm_incarnation(db: Executor) -> None:
+    """Raises StoreFailedOver while the store is another incarnation than the one that gave its tokens out.
+
+    Asked by a cancel of a run that cannot be there: every function looks at the incarnation before anything
+    else, and there is none that does nothing but look.
+    """
+    await request_cancel(db, RunUID(""), "Graceful", "")
+
+
 async def request_cancel(
     db: Executor, run_id: RunUID, action: str, reason: str
 ) -> tuple[RunStatus, str | None] | None:

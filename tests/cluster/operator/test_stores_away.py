@@ -118,7 +118,8 @@ async def test_a_store_that_was_failed_over_is_named_and_goes_on_once_it_is_fenc
         shown = await world.reaches(name, phase, "StoreFailedOver", within=60)
         assert "treadle-migrate fence-all" in world.condition(shown, "Succeeded")["message"]
         assert world.condition(shown, "Succeeded")["status"] == "Unknown"
-    assert "treadle-migrate fence-all" in await world.agent_reaches("helper", "False", "StoreFailedOver")
+    await world.apply(world.agent_object("new"))
+    assert "treadle-migrate fence-all" in await world.agent_reaches("new", "False", "StoreFailedOver")
     with pytest.raises(StoreFailedOver):
         await agent.settle()
 

@@ -41,6 +41,8 @@ async def test_every_function_refuses_on_another_incarnation(store: Store, chang
         assert getattr(refused.value, "sqlstate", None) == "TR002", name
     with pytest.raises(StoreFailedOver, match="fence-all"):
         await agent.heartbeat(world.agent, cap)
+    with pytest.raises(StoreFailedOver, match="fence-all"):
+        await runs.confirm_incarnation(world.operator)
 
 
 @pytest.mark.parametrize("after_restore", [False, True])
@@ -53,6 +55,7 @@ async def test_fencing_makes_the_server_current_and_every_old_owner_stale(
     await admin.execute("UPDATE treadle.store_incarnation SET timeline = '000000FF'")
 
     assert await migrate.fence_all(admin, after_restore=after_restore) == (3, 2)
+    await runs.confirm_incarnation(world.operator)
 
     for cap in caps:
         with pytest.raises(StaleToken):
