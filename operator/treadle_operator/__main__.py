@@ -64,7 +64,10 @@ class Operator:
         self._metrics = Metrics()
         self._health = Health(monotonic)
         self._credentials = Credentials(settings.kubeconfig, settings.kube_context)
-        self._kube = Kube(self._credentials)
+        self._kube = Kube(
+            self._credentials,
+            sent=lambda method, resource: self._metrics.requests.labels(method, resource).inc(),
+        )
         self._cache = Cache()
         self._leases = LeaseBook(monotonic)
         self._memory = Memory(monotonic)

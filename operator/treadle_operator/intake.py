@@ -18,10 +18,10 @@ _UNADMITTED: Final = frozenset({"", "Pending"})
 NUDGE_PAUSE: Final = 0.2
 """Seconds between two passes over one run that nudges may cause: anyone in a namespace may send them."""
 
-THREAD_PAUSE: Final = 1.0
+THREAD_PAUSE: Final = 5.0
 """Seconds for which changes of turns are gathered before a Thread's status is looked at."""
 
-ARRIVAL_PAUSE: Final = 5.0
+ARRIVAL_PAUSE: Final = 10.0
 """Seconds for which a new run of a thread waits to be told: its turn mostly comes sooner and tells it too."""
 
 
@@ -48,13 +48,12 @@ class Intake:
         """Takes in one object as the API server told it. Our own writes come back here and are no news.
 
         For Runs and Pods `gone` means "deleted or ended" (ended ones leave the watch): the pass looks, except
-        for a Run that our own write ended.
+        for a Run that our own write ended: the pass that wrote goes on with it.
         """
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         before = self._cache.get(resource, namespace, name)
         if gone and before is not None and _ended_by_us(resource, before, obj):
             self._metrics.watch_events.labels(resource, "no").inc()
-            self._wake(resource, obj, before, gone=True)
             return
         news = self._cache.remove(resource, obj) if gone else self._cache.put(resource, obj)
         self._metrics.watch_events.labels(resource, "yes" if news else "no").inc()
@@ -76,7 +75,7 @@ class Intake:
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         if resource == "pods":
             if gone or before is None or uid(before) != uid(obj) or pod_facts(before) != pod_facts(obj):
-                self._wake_owner(obj)
+                self._wake_owner(obj, gone=gone)
             return
         self._add(Key(_KINDS[resource], namespace, name))
         if resource == "runs":
@@ -88,7 +87,7 @@ class Intake:
             self._wake_waiting(resource, namespace, name)
 
     def run_changed(self, run_uid: str) -> None:
-        """The run's Lease or row changed."""
+        """The run's row changed."""
         run = self._cache.run_by_uid(run_uid)
         if run is not None:
             self._add(Key(Kind.RUN, run["metadata"]["namespace"], run["metadata"]["name"]))
@@ -119,13 +118,22 @@ class Intake:
         self.thread_changed(namespace, thread)
         self._add_all(self._cache.runs_of_thread(namespace, thread))
 
+    def lease_changed(self, run_uid: str, holder: str) -> None:
+        """A list of Leases shows another holder than before. A claim that is shown already is no news."""
+        run = self._cache.run_by_uid(run_uid)
+        shown = ((run or {}).get("status") or {}).get("ownership") or {}
+        if not holder or shown.get("holder") != holder:
+            self.run_changed(run_uid)
+
     def row_without_object(self, namespace: str, run_uid: str) -> None:
         """The store has an unfinished row whose Run object we do not know."""
         self._add(Key(Kind.ROW, namespace, run_uid))
 
-    def _wake_owner(self, pod: Json) -> None:
+    def _wake_owner(self, pod: Json, *, gone: bool) -> None:
+        """A pod that goes after its Run is done with, is nobody's business any more."""
         for owner in pod["metadata"].get("ownerReferences") or ():
-            if owner.get("kind") == "Run":
+            known = self._cache.run_by_uid(str(owner.get("uid"))) is not None
+            if owner.get("kind") == "Run" and (known or not gone):
                 self._add(Key(Kind.RUN, pod["metadata"]["namespace"], owner["name"]))
 
     def _wake_waiting(self, resource: str, namespace: str, name: str) -> None:
@@ -157,8 +165,7 @@ def _done(resource: str, known: Json) -> bool:
 
 def _ended_by_us(resource: str, known: Json, gone: Json) -> bool:
     """Whether this Run left the watch by the very write that we know it from: it ended and still exists. A
-    deletion has a version of its own, so nothing has to be read to tell the two apart; the pass that follows
-    goes on from what we wrote."""
+    deletion has a version of its own, so nothing has to be read to tell the two apart."""
     return (
         resource == "runs"
         and finished(known)

@@ -47,8 +47,6 @@ class Credentials:
         self._service_account = service_account
         self._read_at = -TOKEN_SECONDS
         self.configuration = Configuration()
-        # The API server is reached directly; a proxy named in the environment is for other traffic.
-        self.configuration.client_session_kwargs = {"trust_env": False}
 
     async def load(self) -> None:
         """Reads everything anew. Call it once before `authorization`."""

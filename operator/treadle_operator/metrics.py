@@ -37,6 +37,12 @@ class Metrics:
             ("kind",),
             registry=self.registry,
         )
+        self.requests = Counter(
+            "treadle_requests_total",
+            "Requests to the API server; a watch is not counted.",
+            ("method", "resource"),
+            registry=self.registry,
+        )
         self.actions = Counter(
             "treadle_actions_total", "Actions carried out.", ("action",), registry=self.registry
         )

@@ -77,14 +77,18 @@ class RunObserver:
         seen_for = self._aging(run.uid)
         attempt = max(self._memory.attempt(run.uid), int(run.status.get("attempt") or 0))
         while True:
-            await self._look_at_pods(run, attempt, live=after is not None)
+            unread = self._unread_pods(run, attempt, live=after is not None)
+            early = await self._record(run) if unread and after is None else None
+            ended = early is not None and early[0] is not None and early[0].status.terminal
+            for pod in () if ended else unread:
+                await self._objects.get("pods", run.namespace, pod, live=True)
             if after is not None and attempt > 0:
                 await self._look_at_lease(run)
             pods = self._pods(run, seen_for)
             lease = self._lease(run, seen_for)
             thread = await self._thread(run)
             agent = await self._agent(run, thread)
-            record, store_down_for = await self._record(run)
+            record, store_down_for = early if early is not None and ended else await self._record(run)
             if record is None or record.attempt <= attempt:
                 break
             attempt = record.attempt  # we had not looked at its pod: look again, in the right order
@@ -114,16 +118,15 @@ class RunObserver:
     def _aging(self, uid: str) -> Callable[[str, object], float]:
         return lambda slot, value: self._memory.seen_for(uid, slot, value)
 
-    async def _look_at_pods(self, run: RunObject, attempt: int, *, live: bool) -> None:
-        """Reads the pods that could exist. Ended ones leave the watch, so the current attempt's is read where
-        it is not known; a live look also reads those we know, and the next attempt's. The first attempt's is
-        not looked for: no rule asks for it before that, and its creation finds one that is there."""
+    def _unread_pods(self, run: RunObject, attempt: int, *, live: bool) -> list[str]:
+        """The pods that could exist and have to be read. Ended ones leave the watch, so the current attempt's
+        is read where it is not known, unless the store says that the run has ended: then it does not matter
+        how its pod ended. A live look also reads those we know, and the next attempt's. The first attempt's
+        is not looked for: no rule asks for it before that, and its creation finds one that is there."""
         known = {pod["metadata"]["name"] for pod in self._cache.pods_of_run(run.uid)}
         current = {pod_name(run.name, attempt)} if attempt > 0 and not run.finished else set()
         following = {pod_name(run.name, attempt + 1)} if attempt > 0 else set()
-        wanted = known | current | following if live else current - known
-        for name in sorted(wanted):
-            await self._objects.get("pods", run.namespace, name, live=True)
+        return sorted(known | current | following if live else current - known)
 
     async def _look_at_lease(self, run: RunObject) -> None:
         try:
@@ -142,8 +145,9 @@ class RunObserver:
 
     async def _thread(self, run: RunObject) -> ThreadObject | None:
         """A Thread that we do not know, and that the Run would have us create, is not looked for at the Run's
-        first pass: its creation finds one that is there. Once anything was written to the Run, it is."""
-        if run.template_agent is not None and not run.finalizer and not run.status:
+        first pass: its creation finds one that is there. Once anything was written to the Run, it is (the
+        status that the CRD gives to a new Run has no phase)."""
+        if run.template_agent is not None and not run.finalizer and "phase" not in run.status:
             raw = self._cache.get("threads", run.namespace, run.thread)
         else:
             raw = await self._objects.get("threads", run.namespace, run.thread) if run.thread else None

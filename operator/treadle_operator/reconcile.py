@@ -1,11 +1,13 @@
 """One pass over one key: observe -> decide -> act -> write status -> tell.
 
-A decision that could not be taken back is made twice: from what is remembered, and again from a live look.
-The queue repeats what fails; nothing here does.
+A pass over a Run goes on in rounds until nothing is left to do at once. A decision that could not be taken
+back is made twice: from what is remembered, and again from a live look. The queue repeats what fails; nothing
+here does.
 """
 
 import logging
 from time import perf_counter
+from typing import Final
 
 from treadle_api.names import FINALIZER
 from treadle_api.records import Json, RunUID
@@ -43,6 +45,10 @@ from treadle_store.errors import StoreError
 log = logging.getLogger(__name__)
 
 _IRREVOCABLE = (Assign, CreatePod, SettleOrphan)
+ROUNDS: Final = 8
+"""Of one pass over a Run; then other keys get their turn first."""
+LIVE_SECONDS: Final = 5.0
+"""For how long what the API server answered to a guarded write of the Run is as good as a look at it."""
 
 
 class Reconciler:
@@ -111,22 +117,37 @@ class Reconciler:
                 return await self._row(key)
 
     async def _run(self, key: Key) -> float | None:
+        delay, written_at = await self._round(key, None)
+        for _ in range(ROUNDS - 1):
+            if delay != 0.0:
+                break
+            delay, written_at = await self._round(key, written_at)
+        return delay
+
+    async def _round(self, key: Key, written_at: float | None) -> tuple[float | None, float | None]:
+        """Looks once and does what is to be done. `written_at`: when this pass last wrote to the Run, which
+        succeeds only where nobody else has written since. Returns the seconds to the next look, and the new
+        `written_at`."""
         seen = await self._runs.run(key.namespace, key.name)
         if seen is None:
-            return None
+            return None, None
         rule, decision = decided_by(seen.world)
-        if any(isinstance(action, _IRREVOCABLE) for action in decision.actions):
+        irrevocable = any(isinstance(action, _IRREVOCABLE) for action in decision.actions)
+        if irrevocable and not (_never_assigned(seen) and _lately(written_at)):
             seen = await self._runs.run(key.namespace, key.name, after=seen)
             if seen is None:
-                return None
+                return None, None
             rule, decision = decided_by(seen.world)
+        before = seen.raw
         done = await self._run_actor.carry(seen, decision.actions)
         seen.raw = await self._show("runs", seen.raw, decision.status, rule)
+        if seen.raw is not before:
+            written_at = perf_counter()
         self._tell("Run", seen.raw, decision)
         self._after_run(seen, decision)
         if not done and seen.world.refused is None:
-            return 0.0  # the rules have not judged this refusal yet
-        return decision.requeue_after
+            return 0.0, written_at  # the rules have not judged this refusal yet
+        return decision.requeue_after, written_at
 
     def _after_run(self, seen: SeenRun, decision: Decision) -> None:
         run = seen.world.run
@@ -227,6 +248,16 @@ class Reconciler:
                         action.message,
                     )
                 )
+
+
+def _never_assigned(seen: SeenRun) -> bool:
+    """Whether the store knows of no attempt: then there is neither pod nor Lease that could be looked at."""
+    record = seen.world.record
+    return record is not None and record.attempt == 0 and not seen.world.pods
+
+
+def _lately(written_at: float | None) -> bool:
+    return written_at is not None and perf_counter() - written_at < LIVE_SECONDS
 
 
 def log_failure(key: Key, error: Exception, failures: int, delay: float) -> None:

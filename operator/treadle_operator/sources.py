@@ -98,7 +98,8 @@ class LeaseLoop:
             async for lease in self._kube.list_objects("leases", namespace, labels=RUN_LEASES)
         ]
         for run in self._book.listed(leases, began=began):
-            self._intake.run_changed(run)
+            lease = self._book.of_run(run)
+            self._intake.lease_changed(run, lease.holder if lease is not None else "")
 
 
 class StorePoll:

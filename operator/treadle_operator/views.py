@@ -20,6 +20,7 @@ from treadle_operator.lifecycle.world import (
 )
 
 _KUBELET_DISRUPTIONS = frozenset({"Evicted", "Preempting", "NodeShutdown", "NodeLost", "Shutdown"})
+_ENDED = frozenset({"Succeeded", "Failed"})
 _NOT_TROUBLE = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -100,7 +101,7 @@ def instant(text: str | None) -> datetime:
 
 
 def _alive(phase: str, raw: Json, statuses: list[Json]) -> bool:
-    if phase in {"Succeeded", "Failed"}:
+    if phase in _ENDED:
         return False
     expected = len((raw.get("spec") or {}).get("containers") or ())
     ended = [s for s in statuses if (s.get("state") or {}).get("terminated")]
@@ -158,7 +159,7 @@ def pod_facts(raw: Json) -> tuple[object, ...]:
     statuses = status.get("containerStatuses") or []
     waiting = _waiting(status, statuses)
     return (
-        status.get("phase"),
+        status.get("phase") in _ENDED,
         trouble(waiting[0]) if waiting else None,
         _terminated(statuses),
         _disruption(status),

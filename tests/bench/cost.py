@@ -88,6 +88,19 @@ async def measure(options: argparse.Namespace, world: World) -> None:
     note(f"status writes of a Run's Thread: {threads:.2f}")
     passes = sum(value for name, value in metrics.items() if name.startswith("treadle_reconciles_total"))
     note(f"passes of the operator a Run, its Thread included: {passes / options.burst:.1f}")
+    note("requests of the operator a Run (its Leader Lease and its lists included):")
+    for request, count in _requests(metrics, options.burst):
+        note(f"  {count:5.2f}  {request}")
+
+
+def _requests(metrics: dict[str, float], runs: int) -> list[tuple[str, float]]:
+    """Method and resource with their number for each Run, most first; what is asked rarely is left out."""
+    found = [
+        (f"{asked[1]} {asked[2]}", total / runs)
+        for name, total in metrics.items()
+        if (asked := re.fullmatch(r'treadle_requests_total{method="(\w+)",resource="([\w/]+)"}', name))
+    ]
+    return sorted((item for item in found if item[1] >= 0.05), key=lambda item: -item[1])
 
 
 async def _burst(

@@ -1,4 +1,8 @@
-"""Kubernetes Events: one for each transition that people would ask about, none for a repetition."""
+"""Kubernetes Events: one for each transition that people would ask about, none for a repetition.
+
+That the first attempt runs after it was said to start is what everybody expects: an undisturbed Run tells its
+start and its end, as a Job does.
+"""
 
 from typing import Any
 
@@ -24,6 +28,8 @@ def _events(world: RunWorld, status: Status) -> tuple[EmitEvent, ...]:
     if before[:2] == after[:2]:
         return ()
     phase, reason, message = after
+    if phase == Phase.RUNNING and before[:2] == (Phase.STARTING, Reason.STARTING) and status["attempt"] == 1:
+        return ()
     calm = (phase in _GOOD and _group(reason) in _QUIET) or reason == Reason.THREAD_BUSY
     return (EmitEvent("Normal" if calm else "Warning", reason, message),)
 

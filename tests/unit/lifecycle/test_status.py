@@ -259,6 +259,26 @@ def test_an_edit_of_a_finished_run_moves_the_observed_generation() -> None:
     assert {**shown, "observedGeneration": 1, "conditions": []} == {**ended.run.status, "conditions": []}
 
 
+def test_that_a_run_starts_and_runs_is_one_event_unless_something_was_in_the_way() -> None:
+    claimed = world()
+    calm = replace(claimed, run=replace(claimed.run, status=status(assigned)))
+    assert not any(isinstance(a, EmitEvent) for a in decide_run(calm).actions)
+    again = replace(assigned, record=record(RunStatus.ASSIGNED, attempt=2), pods=(pod(attempt=2),))
+    second = replace(
+        claimed,
+        record=record(attempt=2, holder="pod-uid-2/n"),
+        pods=(pod(attempt=2),),
+        lease=lease(holder="pod-uid-2/n", pod="review-a2"),
+    )
+    for before, runs in (
+        (waiting_for("ImagePullBackOff"), claimed),
+        (fresh(agent=None), claimed),
+        (again, second),
+    ):
+        seen = replace(runs, run=replace(runs.run, status=status(before)))
+        assert [a.reason for a in decide_run(seen).actions if isinstance(a, EmitEvent)] == ["Running"]
+
+
 def test_events_tell_transitions_once() -> None:
     first = decide_run(assigned)
     assert [a for a in first.actions if isinstance(a, EmitEvent)] == [

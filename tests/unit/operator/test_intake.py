@@ -131,9 +131,33 @@ def test_a_pod_wakes_its_run_only_when_a_decision_could_change(desk: Desk) -> No
     desk.intake.seen("pods", pod(2, ip="10.0.0.1"))
     assert desk.take() == set()
     desk.intake.seen("pods", pod(3, phase="Running"))
+    assert desk.take() == set()
+    desk.intake.seen("pods", pod(4, phase="Failed"))
     assert desk.take() == {"runs/ns/r"}
-    desk.intake.seen("pods", pod(4, phase="Running"), gone=True)
+
+
+def test_a_pod_that_goes_wakes_a_run_that_is_known_and_no_other(desk: Desk) -> None:
+    desk.intake.seen("pods", pod(1))
     assert desk.take() == {"runs/ns/r"}
+    desk.intake.seen("pods", pod(2), gone=True)
+    assert desk.take() == set()
+    desk.intake.seen("runs", run(1))
+    desk.intake.seen("pods", pod(3))
+    desk.take()
+    desk.intake.seen("pods", pod(4), gone=True)
+    assert desk.take() == {"runs/ns/r"}
+
+
+def test_a_lease_that_tells_what_is_shown_already_wakes_nobody(desk: Desk) -> None:
+    claimed = run(1, phase="Running")
+    claimed["status"]["ownership"] = {"holder": "p/1"}
+    desk.intake.seen("runs", claimed)
+    desk.take()
+    desk.intake.lease_changed("u-r", "p/1")
+    assert desk.take() == set()
+    for holder in ("p/2", ""):
+        desk.intake.lease_changed("u-r", holder)
+        assert desk.take() == {"runs/ns/r"}
 
 
 def test_a_run_that_left_the_watch_because_it_ended_needs_no_further_look(desk: Desk) -> None:
@@ -144,9 +168,9 @@ def test_a_run_that_left_the_watch_because_it_ended_needs_no_further_look(desk: 
     assert desk.take() == set()
 
 
-def test_an_ended_run_that_still_has_our_finalizer_is_looked_at(desk: Desk) -> None:
-    desk.cache.put("runs", run(2, phase="Succeeded", finalizers=[FINALIZER]))
-    desk.intake.seen("runs", run(2, phase="Running"), gone=True)
+def test_a_run_that_somebody_else_ended_is_looked_at(desk: Desk) -> None:
+    desk.cache.put("runs", run(2, phase="Running", finalizers=[FINALIZER]))
+    desk.intake.seen("runs", run(3, phase="Running", finalizers=[FINALIZER]), gone=True)
     assert "runs/ns/r" in desk.take()
 
 
@@ -154,8 +178,8 @@ def test_a_run_that_we_ended_ourselves_is_kept_and_not_read_again(desk: Desk) ->
     desk.cache.put("runs", run(2, phase="Succeeded", finalizers=[FINALIZER]))
     desk.intake.seen("runs", run(2, phase="Running"), gone=True)
     assert desk.cache.get("runs", "ns", "r") is not None
-    assert desk.take() == {"runs/ns/r"}
-    assert [str(key) for key, _ in desk.later] == ["threads/ns/t"]
+    assert desk.take() == set()
+    assert desk.later == []
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ class OneRecord(Ledger):
     def __init__(self) -> None:
         self.held: RunRecord | None = None
 
+    @property
+    def failed_over(self) -> bool:
+        return False
+
     async def record(self, run_id: RunUID) -> RunRecord | None:
         return self.held
 
@@ -130,9 +134,21 @@ async def test_an_attempt_that_the_store_knows_and_we_do_not_is_looked_for_befor
     assert [found.attempt for found in seen.world.pods] == [1]
 
 
+async def test_how_the_pod_of_an_ended_run_ended_is_not_asked() -> None:
+    desk = Desk()
+    admitted(desk)
+    desk.exists("pods", pod(1), cached=False)
+    desk.ledger.held = record(RunStatus.SUCCESS, attempt=1)
+    seen = await desk.observer.run("team", "r")
+    assert seen is not None
+    assert seen.world.record is desk.ledger.held
+    assert desk.asked() == []
+
+
 async def test_a_thread_that_the_run_brings_is_created_without_being_looked_for() -> None:
     desk = Desk()
-    desk.exists("runs", run(finalizer=False, template=True))
+    new = run(finalizer=False, template=True) | {"status": {"observedGeneration": -1}}  # as the CRD makes it
+    desk.exists("runs", new)
     desk.exists("agents", obj("reviewer"))
     seen = await desk.observer.run("team", "r")
     assert seen is not None
