@@ -67,7 +67,7 @@ fi
 digest=$( { cat requirements.lock; "$python" -V; } | sha256sum | cut -c1-12)
 venv=$cache/venv-$digest
 if [ ! -f "$venv/.complete" ]; then
-  say "installing $(grep -c '^[a-z].*==' requirements.lock) Python packages into $venv (80 MB to fetch)"
+  say "installing $(grep -c '^[a-z].*==' requirements.lock) Python packages into $venv (90 MB to fetch)"
   begun=$SECONDS
   mkdir -p "$cache"
   rm -rf "$venv"
