@@ -22,6 +22,7 @@ from treadle_operator.lifecycle.actions import (
     Assign,
     CreatePod,
     CreateThread,
+    DeleteLease,
     DeletePod,
     EmitEvent,
     EnsureLease,
@@ -87,8 +88,9 @@ class RunActor:
                 case AddFinalizer():
                     seen.raw = await self._objects.add_finalizer("runs", seen.raw)
                     self._failpoints.hit("after_finalizer")
-                case RemoveFinalizer():
+                case DeleteLease():
                     await self._pods.delete_lease(seen)
+                case RemoveFinalizer():
                     seen.raw = await self._objects.remove_finalizer("runs", seen.raw)
                     self._failpoints.hit("after_cleanup")
                 case CreateThread():

@@ -12,6 +12,7 @@ from treadle_operator.lifecycle.actions import (
     Assign,
     CreatePod,
     CreateThread,
+    DeleteLease,
     DeletePod,
     EmitEvent,
     EnsureLease,
@@ -58,6 +59,7 @@ class ThreadActor:
                     | Admit()
                     | Assign()
                     | EnsureLease()
+                    | DeleteLease()
                     | CreatePod()
                     | DeletePod()
                     | RequestCancel()

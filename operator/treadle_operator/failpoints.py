@@ -22,6 +22,7 @@ POINTS: Final = frozenset(
         "before_status",
         "after_status",
         "after_cleanup",
+        "after_end",
     }
 )
 _DEEDS: Final = frozenset({"exit", "raise"})

@@ -118,9 +118,17 @@ class Intake:
         self.thread_changed(namespace, thread)
         self._add_all(self._cache.runs_of_thread(namespace, thread))
 
-    def lease_changed(self, run_uid: str, holder: str) -> None:
-        """A list of Leases shows another holder than before. A claim that is shown already is no news."""
+    def lease_changed(self, run_uid: str, lease: Json | None) -> None:
+        """A list of Leases shows a new one, another holder, or that one is gone (None).
+
+        A claim that is shown already is no news. The Lease of a Run that we do not know stands for clean-up:
+        the Run has ended, and an operator before us died before it was done with it.
+        """
         run = self._cache.run_by_uid(run_uid)
+        if run is None and lease is not None:
+            self._wake_owner(lease, gone=False)
+            return
+        holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
         shown = ((run or {}).get("status") or {}).get("ownership") or {}
         if not holder or shown.get("holder") != holder:
             self.run_changed(run_uid)
@@ -129,12 +137,12 @@ class Intake:
         """The store has an unfinished row whose Run object we do not know."""
         self._add(Key(Kind.ROW, namespace, run_uid))
 
-    def _wake_owner(self, pod: Json, *, gone: bool) -> None:
-        """A pod that goes after its Run is done with, is nobody's business any more."""
-        for owner in pod["metadata"].get("ownerReferences") or ():
+    def _wake_owner(self, child: Json, *, gone: bool) -> None:
+        """What goes after its Run is done with, is nobody's business any more."""
+        for owner in child["metadata"].get("ownerReferences") or ():
             known = self._cache.run_by_uid(str(owner.get("uid"))) is not None
             if owner.get("kind") == "Run" and (known or not gone):
-                self._add(Key(Kind.RUN, pod["metadata"]["namespace"], owner["name"]))
+                self._add(Key(Kind.RUN, child["metadata"]["namespace"], owner["name"]))
 
     def _wake_waiting(self, resource: str, namespace: str, name: str) -> None:
         """Runs that are not admitted yet may have waited for this very Agent or Thread."""
@@ -167,9 +175,5 @@ def _ended_by_us(resource: str, known: Json, gone: Json) -> bool:
     """Whether this Run left the watch by the very write that we know it from: it ended and still exists. A
     deletion has a version of its own, so nothing has to be read to tell the two apart."""
     return (
-        resource == "runs"
-        and finished(known)
-        and FINALIZER in (known["metadata"].get("finalizers") or ())
-        and uid(known) == uid(gone)
-        and version(known) == version(gone)
+        resource == "runs" and finished(known) and uid(known) == uid(gone) and version(known) == version(gone)
     )

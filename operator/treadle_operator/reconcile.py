@@ -163,7 +163,7 @@ class Reconciler:
         elif any(isinstance(action, Admit) for action in decision.actions):
             self._intake.run_arrived(run.namespace, run.thread)
         freed = FINALIZER not in (seen.raw["metadata"].get("finalizers") or ())
-        if freed and (ended or run.deleting):
+        if freed and ((ended and decision.requeue_after is None) or run.deleting):
             self._forget(seen)
 
     def _forget(self, seen: SeenRun) -> None:
@@ -220,6 +220,8 @@ class Reconciler:
         self._metrics.status_writes.labels(resource).inc()
         if resource == "runs":
             self._failpoints.hit("after_status")
+            if finished(written):
+                self._failpoints.hit("after_end")
         if before.get("phase") != status.get("phase"):
             metadata = raw["metadata"]
             log.info(

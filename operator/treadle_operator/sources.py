@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from treadle_api.records import RunRecord
-from treadle_operator.cache import Cache
+from treadle_operator.cache import Cache, run_of_child
 from treadle_operator.intake import Intake
 from treadle_operator.kube import Kube
 from treadle_operator.kube_errors import ClusterError
@@ -97,9 +97,9 @@ class LeaseLoop:
             for namespace in self._namespaces
             async for lease in self._kube.list_objects("leases", namespace, labels=RUN_LEASES)
         ]
+        by_run = {run_of_child(lease): lease for lease in leases}
         for run in self._book.listed(leases, began=began):
-            lease = self._book.of_run(run)
-            self._intake.lease_changed(run, lease.holder if lease is not None else "")
+            self._intake.lease_changed(run, by_run.get(run))
 
 
 class StorePoll:

@@ -22,7 +22,8 @@ class AddFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Nothing is left to settle or to clean up."""
+    """Nothing is left to settle. For a Run that ends, before it shows so: it then leaves the watch, and
+    nobody would look again at one whose operator died in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,12 @@ class EnsureLease:
     """The run's Lease exists, names `pod`, and its holder is empty unless it already named that pod."""
 
     pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLease:
+    """The run's Lease goes once the run has ended and its pods have; while it stands, its Run is looked at.
+    NotFound and Conflict are success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +147,7 @@ RunAction = (
     | Admit
     | Assign
     | EnsureLease
+    | DeleteLease
     | CreatePod
     | DeletePod
     | RequestCancel

@@ -7,6 +7,7 @@ from treadle_operator.lifecycle import outcome
 from treadle_operator.lifecycle.actions import (
     Action,
     Decision,
+    DeleteLease,
     DeletePod,
     EmitEvent,
     RemoveFinalizer,
@@ -40,12 +41,12 @@ def deleted_without_store(world: RunWorld) -> Decision | None:
         return Decision(end_pods(world.pods), requeue_after=LINGER)
     told = "The store does not answer; the Run goes and its record is settled when the store is back"
     event = EmitEvent("Warning", Reason.STORE_UNAVAILABLE, told)
-    return Decision((*end_pods(world.pods), event, RemoveFinalizer()))
+    return Decision((*end_pods(world.pods), event, *free_lease(world), RemoveFinalizer()))
 
 
 def deleted_unknown(world: RunWorld) -> Decision | None:
     if world.run.deleting and world.record is None:
-        return Decision((*end_pods(world.pods), RemoveFinalizer()))
+        return Decision((*end_pods(world.pods), *free_lease(world), RemoveFinalizer()))
     return None
 
 
@@ -65,7 +66,8 @@ def deleted_ended(world: RunWorld) -> Decision | None:
         return None
     if end_pods(world.pods) and world.deleting_for < LET_GO_AFTER:
         return Decision((*revoke(world.record), *end_pods(world.pods)), requeue_after=LINGER)
-    return Decision((*revoke(world.record), *end_pods(world.pods), RemoveFinalizer()))
+    rest: tuple[Action, ...] = (*free_lease(world), RemoveFinalizer())
+    return Decision((*revoke(world.record), *end_pods(world.pods), *rest))
 
 
 def stands(world: RunWorld) -> Decision | None:
@@ -79,9 +81,7 @@ def stands(world: RunWorld) -> Decision | None:
         reason = Reason.CHECKPOINT_MISSING
         actions.append(SettleOrphan(RunStatus.ERROR, reason, told, record.thread_token))
         return Decision(tuple(actions), _renewed(world), requeue_after=LINGER)
-    if world.run.finalizer:
-        actions.append(RemoveFinalizer())
-    return Decision(tuple(actions), _renewed(world))
+    return Decision((*actions, *free_lease(world), *let_go(world)), _renewed(world))
 
 
 def receipt(world: RunWorld) -> Decision | None:
@@ -95,10 +95,10 @@ def receipt(world: RunWorld) -> Decision | None:
     lingering = tuple(pod for pod in world.pods if pod.alive and not _may_leave_by_itself(world, record, pod))
     waiting = bool(end_pods(world.pods))
     if not world.run.finished or waiting:
-        return decide(world, *end_pods(lingering), status=status, wake=LINGER if waiting else 0.0)
-    if world.run.finalizer:
-        return Decision((*revoke(record), RemoveFinalizer()), status)
-    return Decision(status=status)
+        ending: tuple[Action, ...] = (*let_go(world), *end_pods(lingering))
+        return decide(world, *ending, status=status, wake=LINGER if waiting else 0.0)
+    left: tuple[Action, ...] = (*free_lease(world), *let_go(world))
+    return Decision((*revoke(record), *left) if left else (), status)
 
 
 def no_receipt(world: RunWorld) -> Decision | None:
@@ -112,7 +112,16 @@ def no_receipt(world: RunWorld) -> Decision | None:
         return decide(world, status=unfinished(world, shown), wake=min(LINGER, patience - world.record_for))
     message = "The store says that the run ended, but holds no receipt under its last token"
     problem = Problem(Reason.RECEIPT_MISSING, message, final=True)
-    return decide(world, *end_pods(world.pods), status=outcome.refused(world, problem), wake=LINGER)
+    actions: tuple[Action, ...] = (*let_go(world), *end_pods(world.pods))
+    return decide(world, *actions, status=outcome.refused(world, problem), wake=LINGER)
+
+
+def let_go(world: RunWorld) -> tuple[RemoveFinalizer, ...]:
+    return (RemoveFinalizer(),) if world.run.finalizer else ()
+
+
+def free_lease(world: RunWorld) -> tuple[DeleteLease, ...]:
+    return (DeleteLease(),) if world.lease.exists else ()
 
 
 def end_pods(pods: tuple[PodView, ...]) -> tuple[DeletePod, ...]:

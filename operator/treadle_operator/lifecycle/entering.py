@@ -14,6 +14,7 @@ from treadle_operator.lifecycle.actions import (
     Decision,
     EnsureLease,
 )
+from treadle_operator.lifecycle.ending import let_go
 from treadle_operator.lifecycle.status import Shown, overlaid, unfinished
 from treadle_operator.lifecycle.telling import decide
 from treadle_operator.lifecycle.world import Prepared, Problem, RunWorld
@@ -55,12 +56,13 @@ def cannot_admit(world: RunWorld) -> Decision | None:
     if problem is None:
         return None
     if problem.final:
-        return decide(world, status=outcome.refused(world, problem), wake=0.0)
+        return decide(world, *let_go(world), status=outcome.refused(world, problem), wake=0.0)
     left = world.run.start_seconds - world.seen_for
     if left <= 0:
         reason = _IN_THE_END.get(problem.reason, problem.reason)
         waited = f"{problem.message} (waited {world.run.start_seconds} s, timeouts.startSeconds)"
-        return decide(world, status=outcome.refused(world, Problem(reason, waited, True)), wake=0.0)
+        refused = outcome.refused(world, Problem(reason, waited, True))
+        return decide(world, *let_go(world), status=refused, wake=0.0)
     shown = Shown(Phase.PENDING, problem.reason, problem.message, rejected=True)
     return decide(world, status=unfinished(world, shown), wake=min(LOOK_AGAIN, left))
 

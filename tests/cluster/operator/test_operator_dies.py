@@ -61,6 +61,33 @@ async def test_a_deletion_that_was_cut_off_is_finished(world: OperatorWorld, poi
 
 
 @pytest.mark.req("R26")
+@pytest.mark.parametrize("point", ["after_cleanup", "after_end"])
+async def test_an_end_that_was_cut_off_is_shown_and_cleaned_up(world: OperatorWorld, point: str) -> None:
+    await world.operator.start(TREADLE_FAILPOINTS=f"{point}=exit", TREADLE_LEADER_LEASE="")
+    await world.apply(world.agent_object(), world.run_object())
+    await world.finish("sales-a1")
+    assert await world.operator.ended() == -signal.SIGKILL
+    await world.operator.start(TREADLE_LEADER_LEASE="")
+    await world.reaches("sales", "Succeeded")
+
+    async def free() -> bool:
+        return not [lease async for lease in world.kube.list_objects("leases", world.namespace)]
+
+    await eventually(free, "the Lease of the ended run goes", within=15)
+
+
+@pytest.mark.req("R26")
+async def test_a_run_that_shows_its_end_can_be_deleted_without_an_operator(world: OperatorWorld) -> None:
+    await world.operator.start(TREADLE_FAILPOINTS="after_end=exit", TREADLE_LEADER_LEASE="")
+    await world.apply(world.agent_object(), world.run_object())
+    await world.finish("sales-a1")
+    assert await world.operator.ended() == -signal.SIGKILL
+    assert (await world.status("sales"))["phase"] == "Succeeded"
+    await world.cluster.kubectl("delete", "run", "sales", "--wait=false", namespace=world.namespace)
+    await world.is_gone("sales")
+
+
+@pytest.mark.req("R26")
 async def test_an_operator_that_was_away_while_the_run_ended_shows_the_receipt(world: OperatorWorld) -> None:
     await world.operator.start()
     await world.apply(world.agent_object(), world.run_object())

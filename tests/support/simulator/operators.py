@@ -237,6 +237,8 @@ class Operator:
                 return key is not None
             case act.EnsureLease(pod):
                 api.call(lambda: api.ensure_lease(uid, pod))
+            case act.DeleteLease():
+                api.call(lambda: api.leases.pop(uid, None))
             case act.CreatePod(attempt):
                 self._create(uid, attempt)
             case act.DeletePod(name, pod_uid, _):

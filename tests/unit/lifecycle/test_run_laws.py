@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from support.worlds import worlds
 from treadle_api.records import LossClass, RunStatus
 from treadle_api.run_status import RunObjectStatus
-from treadle_operator.lifecycle.actions import Assign, CreatePod, Decision, DeletePod, EmitEvent
+from treadle_operator.lifecycle.actions import (
+    Assign,
+    CreatePod,
+    Decision,
+    DeletePod,
+    EmitEvent,
+    RemoveFinalizer,
+)
 from treadle_operator.lifecycle.outcome import verified
 from treadle_operator.lifecycle.run import decide_run
 from treadle_operator.lifecycle.seen import limits
@@ -50,6 +57,15 @@ def test_deciding_again_with_the_new_status_changes_nothing_more(world: RunWorld
         assert again.actions == tuple(a for a in first.actions if not isinstance(a, EmitEvent)) or (
             world.run.deleting and again.actions == first.actions
         )
+
+
+@MANY
+@given(worlds())
+def test_no_run_shows_its_end_while_it_keeps_the_finalizer(world: RunWorld) -> None:
+    """It leaves the watch with that: an operator that died in between would leave it undeletable."""
+    decision = decide_run(world)
+    if is_true(decision, "Finished") and world.run.finalizer and not world.run.finished:
+        assert RemoveFinalizer() in decision.actions
 
 
 @MANY

@@ -22,9 +22,9 @@ from support.factories import (
 )
 from treadle_api.records import RunStatus
 from treadle_api.run_status import RunObjectStatus
-from treadle_operator.lifecycle.actions import EmitEvent, RemoveFinalizer
+from treadle_operator.lifecycle.actions import DeleteLease, EmitEvent, RemoveFinalizer
 from treadle_operator.lifecycle.run import decide_run
-from treadle_operator.lifecycle.world import Problem, RunWorld, Waiting
+from treadle_operator.lifecycle.world import NO_LEASE, Problem, RunWorld, Waiting
 
 
 def status(seen: RunWorld) -> dict[str, Any]:
@@ -244,10 +244,15 @@ def test_a_store_that_is_away_takes_no_fact_back() -> None:
     assert reason(back) == ("Running", "Running")
 
 
-def test_the_finalizer_goes_only_after_finished_is_shown() -> None:
-    ended = world(record=settled(), pods=())
-    assert RemoveFinalizer() not in decide_run(ended).actions
-    assert RemoveFinalizer() in decide_run(after(ended)).actions
+def test_the_finalizer_goes_before_finished_is_shown_and_the_lease_after_the_pods() -> None:
+    ended = world(record=settled())
+    assert RemoveFinalizer() in decide_run(ended).actions
+    shown = after(ended)
+    free = replace(shown, run=replace(shown.run, finalizer=False), lease=lease())
+    assert DeleteLease() not in decide_run(free).actions
+    clean = replace(free, pods=())
+    assert DeleteLease() in decide_run(clean).actions
+    assert decide_run(replace(clean, lease=NO_LEASE)).actions == ()
 
 
 def test_an_edit_of_a_finished_run_moves_the_observed_generation() -> None:

@@ -70,6 +70,14 @@ def pod(version: int, phase: str = "Pending", ip: str = "") -> dict[str, Any]:
     }
 
 
+def lease(holder: str) -> dict[str, Any]:
+    owner = {"kind": "Run", "name": "r", "uid": "u-r"}
+    return {
+        "metadata": {"namespace": "ns", "name": "run-u-r", "ownerReferences": [owner]},
+        "spec": {"holderIdentity": holder},
+    }
+
+
 def other(name: str, version: int = 1) -> dict[str, Any]:
     return {"metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": str(version)}}
 
@@ -153,11 +161,18 @@ def test_a_lease_that_tells_what_is_shown_already_wakes_nobody(desk: Desk) -> No
     claimed["status"]["ownership"] = {"holder": "p/1"}
     desk.intake.seen("runs", claimed)
     desk.take()
-    desk.intake.lease_changed("u-r", "p/1")
+    desk.intake.lease_changed("u-r", lease("p/1"))
     assert desk.take() == set()
-    for holder in ("p/2", ""):
-        desk.intake.lease_changed("u-r", holder)
+    for changed in (lease("p/2"), lease(""), None):
+        desk.intake.lease_changed("u-r", changed)
         assert desk.take() == {"runs/ns/r"}
+
+
+def test_the_lease_of_a_run_that_nobody_knows_has_the_run_looked_at(desk: Desk) -> None:
+    desk.intake.lease_changed("u-r", lease("p/1"))
+    assert desk.take() == {"runs/ns/r"}
+    desk.intake.lease_changed("u-r", None)
+    assert desk.take() == set()
 
 
 def test_a_run_that_left_the_watch_because_it_ended_needs_no_further_look(desk: Desk) -> None:
