@@ -137,7 +137,10 @@ async def test_a_frozen_pod_is_followed_and_writes_nothing_once_it_thaws(
     frozen = await victim.stage.kube.get("pods", victim.stage.namespace, "review-a1")
 
     async def followed() -> bool:
-        return (await victim.pod())["metadata"]["name"] == "review-a2"
+        try:
+            return (await victim.pod())["metadata"]["name"] == "review-a2"
+        except NotFound:  # assigned, and its pod is still to be created
+            return False
 
     await eventually(followed, "the silent pod is followed by another", within=60, every=0.2)
     await send(cluster, "CONT", "both", frozen)
