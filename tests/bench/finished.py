@@ -43,8 +43,6 @@ async def measure(options: argparse.Namespace, world: World) -> None:
     await _keep(world, model, options.finished)
     made = time.monotonic() - began
     with_all = [await _start(world) for _ in range(STARTS)]
-    await world.delete_all("runs")
-
     heading(
         f"{options.finished} finished Runs that are kept, against none",
         f"the operator's process outside the cluster, median of {STARTS} starts",
@@ -56,6 +54,7 @@ async def measure(options: argparse.Namespace, world: World) -> None:
         rows.append([name, base, ours, ratio(ours, base), goal])
     table(["", "none kept", f"{options.finished} kept", "ratio", ""], rows)
     note(f"made in {made:.0f} s ({options.finished / made:.0f} a second)")
+    await world.delete_all("runs")
 
 
 async def _executed(world: World) -> Object:

@@ -74,7 +74,7 @@ class World:
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
     async def delete_all(self, plural: str) -> None:
-        words = ("delete", plural, "--all", "--timeout=600s")
+        words = ("delete", plural, "--all", "--wait=false")
         await self.base.cluster.kubectl(*words, namespace=self.base.namespace, seconds=660)
 
 
