@@ -69,6 +69,11 @@ class Reason(StrEnum):
         member.next_action = next_action
         return member
 
+    @property
+    def advice(self) -> str:
+        """What it means and what the reader does about it, as one message."""
+        return f"{self.meaning} {self.next_action}"
+
     # Progress
     ADMITTED = "Admitted", _PROGRESS, "The store holds the run, with its input and files.", _NOTHING
     STARTING = (

@@ -117,11 +117,12 @@ class Reconciler:
                 return await self._row(key)
 
     async def _run(self, key: Key) -> float | None:
-        delay, written_at = await self._round(key, None)
-        for _ in range(ROUNDS - 1):
+        delay: float | None = 0.0
+        written_at: float | None = None
+        for _ in range(ROUNDS):
+            delay, written_at = await self._round(key, written_at)
             if delay != 0.0:
                 break
-            delay, written_at = await self._round(key, written_at)
         return delay
 
     async def _round(self, key: Key, written_at: float | None) -> tuple[float | None, float | None]:

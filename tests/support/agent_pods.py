@@ -6,8 +6,8 @@ from typing import Any
 
 from support.apiserver import ApiServer
 
-_RESTRICTED = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-_CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+RESTRICTED_POD = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+RESTRICTED_CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,10 @@ async def agent_pod(server: ApiServer, namespace: str) -> AgentPod:
         "spec": {
             "serviceAccountName": "treadle-agent",
             "nodeSelector": {"treadle.dev/never": "true"},
-            "securityContext": _RESTRICTED,
-            "containers": [{"name": "agent", "image": "never-pulled", "securityContext": _CONTAINER}],
+            "securityContext": RESTRICTED_POD,
+            "containers": [
+                {"name": "agent", "image": "never-pulled", "securityContext": RESTRICTED_CONTAINER}
+            ],
         },
     }
     path = f"/api/v1/namespaces/{namespace}/pods"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from support import openai_server
+from support.agent_pods import RESTRICTED_CONTAINER, RESTRICTED_POD
 from support.e2e import PATIENCE, Stage
 from support.e2e_bad_input import Object, config_map
 from support.eventually import eventually
@@ -13,12 +14,6 @@ from support.eventually import eventually
 PORT = 8000
 _SOURCE = Path(openai_server.__file__)
 NAME = "model"
-_RESTRICTED = {
-    "runAsNonRoot": True,
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 async def start_model(stage: Stage, scenes: Mapping[str, Mapping[str, Any]]) -> str:
@@ -44,7 +39,7 @@ def _pod(image: str) -> Object:
         "image": image,
         "command": ["python", "/model/server.py", str(PORT), "/model/scenes.json"],
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
-        "securityContext": _RESTRICTED,
+        "securityContext": {**RESTRICTED_POD, **RESTRICTED_CONTAINER},
         "volumeMounts": [{"name": NAME, "mountPath": "/model"}],
     }
     spec = {

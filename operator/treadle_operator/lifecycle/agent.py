@@ -45,8 +45,7 @@ def _judge(world: AgentWorld) -> tuple[str, str, str]:
     if world.schema_problem:
         return FALSE, Reason.SCHEMA_MISMATCH, world.schema_problem
     if world.store_failed_over:
-        reason = Reason.STORE_FAILED_OVER
-        return FALSE, reason, f"{reason.meaning} {reason.next_action}"
+        return FALSE, Reason.STORE_FAILED_OVER, Reason.STORE_FAILED_OVER.advice
     if world.store_down_for is not None:
         return UNKNOWN, Reason.STORE_UNAVAILABLE, "The store does not answer; it is tried again"
     return TRUE, Reason.READY, "A Run could start now"

@@ -43,8 +43,7 @@ def store_down(world: RunWorld) -> Decision | None:
         return Decision(requeue_after=STORE_AGAIN)
     reason, message = Reason.STORE_UNAVAILABLE, _STORE_DOWN
     if world.store_failed_over:
-        reason = Reason.STORE_FAILED_OVER
-        message = f"{reason.meaning} {reason.next_action}"
+        reason, message = Reason.STORE_FAILED_OVER, Reason.STORE_FAILED_OVER.advice
     status = overlaid(world, reason, message)
     return decide(world, status=status, wake=STORE_AGAIN)
 
