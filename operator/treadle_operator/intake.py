@@ -17,6 +17,8 @@ _KINDS: Final = {"agents": Kind.AGENT, "threads": Kind.THREAD, "runs": Kind.RUN}
 _UNADMITTED: Final = frozenset({"", "Pending"})
 NUDGE_PAUSE: Final = 0.2
 """Seconds between two passes over one run that nudges may cause: anyone in a namespace may send them."""
+NUDGE_BURST: Final = 2
+"""So many are heard at once: a short attempt says "claimed" and "settled" within one pause."""
 
 THREAD_PAUSE: Final = 5.0
 """Seconds for which changes of turns are gathered before a Thread's status is looked at."""
@@ -93,17 +95,22 @@ class Intake:
             self._add(Key(Kind.RUN, run["metadata"]["namespace"], run["metadata"]["name"]))
 
     def nudged(self, run_uid: str) -> None:
-        """Somebody says that something about a run changed in the store. Unknown runs are ignored."""
+        """Somebody says that something about a run changed in the store. Unknown runs are ignored.
+
+        How often is bounded by the virtual scheduling algorithm of ITU-T I.371 (GCRA).
+        """
         run = self._cache.run_by_uid(run_uid)
         if run is None:
             return
         key = Key(Kind.RUN, run["metadata"]["namespace"], run["metadata"]["name"])
         now = self._clock()
-        wait = self._nudged.get(run_uid, now - NUDGE_PAUSE) + NUDGE_PAUSE - now
-        self._nudged[run_uid] = now + max(0.0, wait)
+        due = max(self._nudged.get(run_uid, now), now)
+        wait = max(0.0, due - now - (NUDGE_BURST - 1) * NUDGE_PAUSE)
+        if wait <= NUDGE_PAUSE:  # else a pass that will see this too is planned already
+            self._nudged[run_uid] = due + NUDGE_PAUSE
         self._add_after(key, wait)
         if len(self._nudged) > 2 * self._cache.count("runs") + 100:
-            self._nudged = {u: t for u, t in self._nudged.items() if t > now - NUDGE_PAUSE}
+            self._nudged = {u: t for u, t in self._nudged.items() if t > now}
 
     def run_arrived(self, namespace: str, thread: str) -> None:
         """The thread has one run more, seen or admitted."""
