@@ -16,7 +16,6 @@ from treadle_operator.failpoints import Failpoints
 from treadle_operator.kube_errors import AlreadyExists
 from treadle_operator.ledger import Ledger
 from treadle_operator.lifecycle.actions import (
-    Action,
     AddFinalizer,
     Admit,
     Assign,
@@ -26,11 +25,11 @@ from treadle_operator.lifecycle.actions import (
     DeletePod,
     EmitEvent,
     EnsureLease,
-    RegisterThread,
+    OrphanAction,
     RemoveFinalizer,
     RequestCancel,
-    RetireThread,
     RevokeStream,
+    RunAction,
     SettleOrphan,
 )
 from treadle_operator.lifecycle.world import Problem, ThreadObject
@@ -68,7 +67,7 @@ class RunActor:
         self._metrics = metrics
         self._failpoints = failpoints
 
-    async def carry(self, seen: SeenRun, actions: Iterable[Action]) -> bool:
+    async def carry(self, seen: SeenRun, actions: Iterable[RunAction]) -> bool:
         """Performs the actions but for Events, which are told once the status stands.
 
         False: the store or the API server refused one, and the rest was left. Raises LookAgain, and what the
@@ -81,7 +80,7 @@ class RunActor:
             return False
         return True
 
-    async def _carry(self, seen: SeenRun, actions: Iterable[Action]) -> None:
+    async def _carry(self, seen: SeenRun, actions: Iterable[RunAction]) -> None:
         assigned: Assigned | None = None
         for action in actions:
             match action:
@@ -112,23 +111,17 @@ class RunActor:
                     await self._carry_record(seen.world.record, action)
                 case EmitEvent():
                     continue
-                case RegisterThread() | RetireThread():
-                    raise AssertionError(f"{type(action).__name__} is an action of Threads")
                 case _:
                     assert_never(action)
             self._metrics.actions.labels(type(action).__name__).inc()
 
-    async def carry_record(self, record: RunRecord, actions: Iterable[Action]) -> None:
-        """The same for a row whose Run object is gone: only what needs no object."""
+    async def carry_record(self, record: RunRecord, actions: Iterable[OrphanAction]) -> None:
+        """The same for a row whose Run object is gone."""
         for action in actions:
-            if not isinstance(action, RequestCancel | SettleOrphan | RevokeStream):
-                raise AssertionError(f"{type(action).__name__} needs a Run object")
             await self._carry_record(record, action)
             self._metrics.actions.labels(type(action).__name__).inc()
 
-    async def _carry_record(
-        self, record: RunRecord, action: RequestCancel | SettleOrphan | RevokeStream
-    ) -> None:
+    async def _carry_record(self, record: RunRecord, action: OrphanAction) -> None:
         match action:
             case RequestCancel():
                 await self._ledger.request_cancel(record.run_id, action.action, action.reason)

@@ -6,22 +6,12 @@ from typing import assert_never
 from treadle_operator.act import LookAgain
 from treadle_operator.ledger import Ledger
 from treadle_operator.lifecycle.actions import (
-    Action,
     AddFinalizer,
-    Admit,
-    Assign,
-    CreatePod,
-    CreateThread,
-    DeleteLease,
-    DeletePod,
     EmitEvent,
-    EnsureLease,
     RegisterThread,
     RemoveFinalizer,
-    RequestCancel,
     RetireThread,
-    RevokeStream,
-    SettleOrphan,
+    ThreadAction,
 )
 from treadle_operator.metrics import Metrics
 from treadle_operator.objects import Objects
@@ -35,7 +25,7 @@ class ThreadActor:
         self._ledger = ledger
         self._metrics = metrics
 
-    async def carry(self, seen: SeenThread, actions: Iterable[Action]) -> None:
+    async def carry(self, seen: SeenThread, actions: Iterable[ThreadAction]) -> None:
         """Performs the actions but for Events. Raises LookAgain, and what the adapters raise."""
         thread = seen.world.thread
         for action in actions:
@@ -54,19 +44,6 @@ class ThreadActor:
                     await self._ledger.retire(thread.namespace, action.thread_key, thread.uid)
                 case EmitEvent():
                     continue
-                case (
-                    CreateThread()
-                    | Admit()
-                    | Assign()
-                    | EnsureLease()
-                    | DeleteLease()
-                    | CreatePod()
-                    | DeletePod()
-                    | RequestCancel()
-                    | SettleOrphan()
-                    | RevokeStream()
-                ):
-                    raise AssertionError(f"{type(action).__name__} is an action of Runs")
                 case _:
                     assert_never(action)
             self._metrics.actions.labels(type(action).__name__).inc()

@@ -22,12 +22,14 @@ from treadle_operator.kube_errors import ClusterError, Conflict, NotFound, Unava
 from treadle_operator.leases import LeaseBook
 from treadle_operator.ledger import STORE_AWAY, Ledger
 from treadle_operator.lifecycle.actions import (
+    Action,
     Admit,
     Assign,
     CreatePod,
     Decision,
     EmitEvent,
     RemoveFinalizer,
+    RunDecision,
     SettleOrphan,
     Status,
 )
@@ -150,7 +152,7 @@ class Reconciler:
             return 0.0, written_at  # the rules have not judged this refusal yet
         return decision.requeue_after, written_at
 
-    def _after_run(self, seen: SeenRun, decision: Decision) -> None:
+    def _after_run(self, seen: SeenRun, decision: RunDecision) -> None:
         run = seen.world.run
         ended = finished(seen.raw)
         freed_slot = any(
@@ -236,7 +238,7 @@ class Reconciler:
             )
         return written
 
-    def _tell(self, kind: str, raw: Json, decision: Decision) -> None:
+    def _tell(self, kind: str, raw: Json, decision: Decision[Action]) -> None:
         metadata = raw["metadata"]
         for action in decision.actions:
             if isinstance(action, EmitEvent):

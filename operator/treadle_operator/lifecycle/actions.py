@@ -6,7 +6,7 @@ pass observes again. A refused compare-and-set is not an error: somebody else wa
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from treadle_api.records import FencingToken, LossClass, RunStatus, ThreadID
 from treadle_operator.lifecycle.world import Prepared, ThreadObject
@@ -140,6 +140,8 @@ class EmitEvent:
     message: str
 
 
+OrphanAction = RequestCancel | SettleOrphan | RevokeStream
+"""What can be done for a run of the store without its object."""
 RunAction = (
     AddFinalizer
     | RemoveFinalizer
@@ -150,22 +152,28 @@ RunAction = (
     | DeleteLease
     | CreatePod
     | DeletePod
-    | RequestCancel
-    | SettleOrphan
-    | RevokeStream
+    | OrphanAction
     | EmitEvent
 )
 ThreadAction = AddFinalizer | RemoveFinalizer | RegisterThread | RetireThread | EmitEvent
 Action = RunAction | ThreadAction
+A_co = TypeVar("A_co", bound=Action, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Generic[A_co]):
     """What one pass concluded."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[A_co, ...] = ()
     status: Status | None = None
     """The whole status to show, None: leave what is there. Written after the actions, with the object's
     resourceVersion, and only where it differs from what is there."""
     requeue_after: float | None = None
     """Seconds until the world may look different by the passing of time alone; None: wait to be woken."""
+
+
+# Names for annotations; what is made is a plain Decision.
+RunDecision = Decision[RunAction]
+ThreadDecision = Decision[ThreadAction]
+OrphanDecision = Decision[OrphanAction]
+AgentDecision = Decision[EmitEvent]

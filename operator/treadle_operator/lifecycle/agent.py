@@ -7,7 +7,7 @@ the one this program knows · a store that was failed over · one that does not 
 import re
 
 from treadle_api.reasons import Reason
-from treadle_operator.lifecycle.actions import Decision, Status
+from treadle_operator.lifecycle.actions import AgentDecision, Decision, Status
 from treadle_operator.lifecycle.conditions import FALSE, TRUE, UNKNOWN, set_condition
 from treadle_operator.lifecycle.world import AgentWorld
 
@@ -16,7 +16,7 @@ AGAIN = 30.0
 _GRAPH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
-def decide_agent(world: AgentWorld) -> Decision:
+def decide_agent(world: AgentWorld) -> AgentDecision:
     """Total, deterministic, stable. Never an action: only what is shown."""
     ready, reason, message = _judge(world)
     status: Status = {"observedGeneration": world.generation, "conditions": []}

@@ -5,7 +5,6 @@ from treadle_api.records import RunRecord, RunStatus
 from treadle_api.run_status import Phase
 from treadle_operator.lifecycle import outcome
 from treadle_operator.lifecycle.actions import (
-    Action,
     Decision,
     DeleteLease,
     DeletePod,
@@ -13,6 +12,8 @@ from treadle_operator.lifecycle.actions import (
     RemoveFinalizer,
     RequestCancel,
     RevokeStream,
+    RunAction,
+    RunDecision,
     SettleOrphan,
 )
 from treadle_operator.lifecycle.seen import limits
@@ -28,13 +29,13 @@ LET_GO_AFTER = 120.0
 without its object later and settled then (`orphan.decide_orphan`)."""
 
 
-def deleted_and_free(world: RunWorld) -> Decision | None:
+def deleted_and_free(world: RunWorld) -> RunDecision | None:
     if world.run.deleting and not world.run.finalizer:
         return Decision()
     return None
 
 
-def deleted_without_store(world: RunWorld) -> Decision | None:
+def deleted_without_store(world: RunWorld) -> RunDecision | None:
     if not world.run.deleting or world.store_down_for is None:
         return None
     if world.deleting_for < LET_GO_AFTER:
@@ -44,13 +45,13 @@ def deleted_without_store(world: RunWorld) -> Decision | None:
     return Decision((*end_pods(world.pods), event, *free_lease(world), RemoveFinalizer()))
 
 
-def deleted_unknown(world: RunWorld) -> Decision | None:
+def deleted_unknown(world: RunWorld) -> RunDecision | None:
     if world.run.deleting and world.record is None:
         return Decision((*end_pods(world.pods), *free_lease(world), RemoveFinalizer()))
     return None
 
 
-def deleted_unfinished(world: RunWorld) -> Decision | None:
+def deleted_unfinished(world: RunWorld) -> RunDecision | None:
     record = world.record
     if not world.run.deleting or record is None or record.status.terminal:
         return None
@@ -61,21 +62,21 @@ def deleted_unfinished(world: RunWorld) -> Decision | None:
     return Decision((*intent, settle), requeue_after=0.0)
 
 
-def deleted_ended(world: RunWorld) -> Decision | None:
+def deleted_ended(world: RunWorld) -> RunDecision | None:
     if not world.run.deleting or world.record is None:
         return None
     if end_pods(world.pods) and world.deleting_for < LET_GO_AFTER:
         return Decision((*revoke(world.record), *end_pods(world.pods)), requeue_after=LINGER)
-    rest: tuple[Action, ...] = (*free_lease(world), RemoveFinalizer())
+    rest: tuple[RunAction, ...] = (*free_lease(world), RemoveFinalizer())
     return Decision((*revoke(world.record), *end_pods(world.pods), *rest))
 
 
-def stands(world: RunWorld) -> Decision | None:
+def stands(world: RunWorld) -> RunDecision | None:
     """Refused before admission, or the store was set back to a time before the end: Finished is final."""
     record = world.record
     if not world.run.finished or (record is not None and outcome.verified(record) is not None):
         return None
-    actions: list[Action] = list(end_pods(world.pods))
+    actions: list[RunAction] = list(end_pods(world.pods))
     if record is not None and not record.status.terminal:
         told = "The store was set back to a time before the Run ended"
         reason = Reason.CHECKPOINT_MISSING
@@ -84,7 +85,7 @@ def stands(world: RunWorld) -> Decision | None:
     return Decision((*actions, *free_lease(world), *let_go(world)), _renewed(world))
 
 
-def receipt(world: RunWorld) -> Decision | None:
+def receipt(world: RunWorld) -> RunDecision | None:
     record = world.record
     proof = outcome.verified(record) if record is not None else None
     if record is None or proof is None:
@@ -95,13 +96,13 @@ def receipt(world: RunWorld) -> Decision | None:
     lingering = tuple(pod for pod in world.pods if pod.alive and not _may_leave_by_itself(world, record, pod))
     waiting = bool(end_pods(world.pods))
     if not world.run.finished or waiting:
-        ending: tuple[Action, ...] = (*let_go(world), *end_pods(lingering))
+        ending: tuple[RunAction, ...] = (*let_go(world), *end_pods(lingering))
         return decide(world, *ending, status=status, wake=LINGER if waiting else 0.0)
-    left: tuple[Action, ...] = (*free_lease(world), *let_go(world))
+    left: tuple[RunAction, ...] = (*free_lease(world), *let_go(world))
     return Decision((*revoke(record), *left) if left else (), status)
 
 
-def no_receipt(world: RunWorld) -> Decision | None:
+def no_receipt(world: RunWorld) -> RunDecision | None:
     record = world.record
     if record is None or not record.status.terminal:
         return None
@@ -112,7 +113,7 @@ def no_receipt(world: RunWorld) -> Decision | None:
         return decide(world, status=unfinished(world, shown), wake=min(LINGER, patience - world.record_for))
     message = "The store says that the run ended, but holds no receipt under its last token"
     problem = Problem(Reason.RECEIPT_MISSING, message, final=True)
-    actions: tuple[Action, ...] = (*let_go(world), *end_pods(world.pods))
+    actions: tuple[RunAction, ...] = (*let_go(world), *end_pods(world.pods))
     return decide(world, *actions, status=outcome.refused(world, problem), wake=LINGER)
 
 

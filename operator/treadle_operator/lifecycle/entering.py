@@ -13,6 +13,7 @@ from treadle_operator.lifecycle.actions import (
     CreateThread,
     Decision,
     EnsureLease,
+    RunDecision,
 )
 from treadle_operator.lifecycle.ending import let_go
 from treadle_operator.lifecycle.status import Shown, overlaid, unfinished
@@ -35,7 +36,7 @@ _IN_THE_END: dict[str, str] = {
 """What a waiting reason is called once its deadline has passed."""
 
 
-def store_down(world: RunWorld) -> Decision | None:
+def store_down(world: RunWorld) -> RunDecision | None:
     down = world.store_down_for
     if down is None:
         return None
@@ -48,7 +49,7 @@ def store_down(world: RunWorld) -> Decision | None:
     return decide(world, status=status, wake=STORE_AGAIN)
 
 
-def cannot_admit(world: RunWorld) -> Decision | None:
+def cannot_admit(world: RunWorld) -> RunDecision | None:
     if world.record is not None:
         return None
     problem = obstacle(world)
@@ -91,27 +92,27 @@ def obstacle(world: RunWorld) -> Problem | None:
     return world.prepared if isinstance(world.prepared, Problem) else None
 
 
-def create_thread(world: RunWorld) -> Decision | None:
+def create_thread(world: RunWorld) -> RunDecision | None:
     if world.record is not None or world.thread is not None or world.run.template_agent is None:
         return None
     create = CreateThread(world.run.thread, world.run.template_agent)
     return Decision((*_finalizer(world), create), requeue_after=0.0)
 
 
-def admit(world: RunWorld) -> Decision | None:
+def admit(world: RunWorld) -> RunDecision | None:
     if world.record is not None or world.thread is None or not isinstance(world.prepared, Prepared):
         return None
     action = Admit(world.thread, world.prepared, world.run.created)
     return Decision((*_finalizer(world), action), requeue_after=0.0)
 
 
-def add_finalizer(world: RunWorld) -> Decision | None:
+def add_finalizer(world: RunWorld) -> RunDecision | None:
     if world.run.finalizer:
         return None
     return Decision((AddFinalizer(),), requeue_after=0.0)
 
 
-def not_its_turn(world: RunWorld) -> Decision | None:
+def not_its_turn(world: RunWorld) -> RunDecision | None:
     record = world.record
     if record is None or record.status is not RunStatus.PENDING:
         return None
@@ -126,7 +127,7 @@ def not_its_turn(world: RunWorld) -> Decision | None:
     return decide(world, status=unfinished(world, shown), wake=TURN_AGAIN)
 
 
-def its_turn(world: RunWorld) -> Decision | None:
+def its_turn(world: RunWorld) -> RunDecision | None:
     record = world.record
     if record is None or record.status is not RunStatus.PENDING:
         return None

@@ -8,11 +8,12 @@ from treadle_api.reasons import Reason
 from treadle_api.records import LossClass, RunStatus
 from treadle_api.run_status import Phase
 from treadle_operator.lifecycle.actions import (
-    Action,
     Assign,
     CreatePod,
     Decision,
     EnsureLease,
+    RunAction,
+    RunDecision,
     SettleOrphan,
 )
 from treadle_operator.lifecycle.conditions import FALSE, TRUE, word
@@ -32,11 +33,11 @@ REFUSED_AGAIN = 15.0
 AGENT_AGAIN = 10.0
 
 
-def parked(seen: Seen) -> Decision | None:
+def parked(seen: Seen) -> RunDecision | None:
     return Decision() if seen.record.status is RunStatus.PARKED else None
 
 
-def active_deadline(seen: Seen) -> Decision | None:
+def active_deadline(seen: Seen) -> RunDecision | None:
     over = seen.active_for - seen.settings.timeouts.active_seconds
     if seen.record.attempt == 0 or over < 0 or seen.record.status is RunStatus.FINALIZING:
         return None
@@ -44,7 +45,7 @@ def active_deadline(seen: Seen) -> Decision | None:
     return _settle(seen, RunStatus.TIMEOUT, Reason.ACTIVE_DEADLINE_EXCEEDED, told)
 
 
-def finalize_deadline(seen: Seen) -> Decision | None:
+def finalize_deadline(seen: Seen) -> RunDecision | None:
     world = seen.world
     patience = seen.settings.timeouts.finalize_seconds
     if seen.record.status is not RunStatus.FINALIZING or world.record_for < patience:
@@ -53,7 +54,7 @@ def finalize_deadline(seen: Seen) -> Decision | None:
     return _settle(seen, RunStatus.ERROR, Reason.FINALIZE_DEADLINE_EXCEEDED, told)
 
 
-def second_look(seen: Seen) -> Decision | None:
+def second_look(seen: Seen) -> RunDecision | None:
     pod = seen.pod
     if pod is None or pod.alive or pod.terminated is None or pod.dead_for >= SECOND_LOOK:
         return None
@@ -62,14 +63,14 @@ def second_look(seen: Seen) -> Decision | None:
     return Decision(requeue_after=SECOND_LOOK - pod.dead_for)
 
 
-def final_loss(seen: Seen) -> Decision | None:
+def final_loss(seen: Seen) -> RunDecision | None:
     loss = seen.loss
     if loss is None or not loss.final:
         return None
     return _settle(seen, RunStatus.ERROR, loss.reason, loss.message)
 
 
-def budget_used(seen: Seen) -> Decision | None:
+def budget_used(seen: Seen) -> RunDecision | None:
     loss, record, retry = seen.loss, seen.record, seen.settings.retry
     if loss is None:
         return None
@@ -85,7 +86,7 @@ def budget_used(seen: Seen) -> Decision | None:
     return None
 
 
-def back_off(seen: Seen) -> Decision | None:
+def back_off(seen: Seen) -> RunDecision | None:
     world = seen.world
     loss = seen.loss
     if loss is None:
@@ -104,7 +105,7 @@ def back_off(seen: Seen) -> Decision | None:
     return decide(world, status=unfinished(world, shown), wake=max(SOON, left))
 
 
-def takeover(seen: Seen) -> Decision | None:
+def takeover(seen: Seen) -> RunDecision | None:
     """The token is raised before anything else: whatever the old pod still does is refused from there on."""
     world, loss = seen.world, seen.loss
     if loss is None:
@@ -125,7 +126,7 @@ def takeover(seen: Seen) -> Decision | None:
     )
 
 
-def running(seen: Seen) -> Decision | None:
+def running(seen: Seen) -> RunDecision | None:
     world = seen.world
     pod = seen.pod
     if not seen.claimed or pod is None:
@@ -147,7 +148,7 @@ def running(seen: Seen) -> Decision | None:
     return decide(world, *end_pods(seen.strays), status=unfinished(world, shown), wake=wake)
 
 
-def wait_out(seen: Seen) -> Decision | None:
+def wait_out(seen: Seen) -> RunDecision | None:
     world = seen.world
     if not seen.claimed:
         return None
@@ -160,7 +161,7 @@ def wait_out(seen: Seen) -> Decision | None:
     return decide(world, *end_pods(seen.strays), status=unfinished(world, shown), wake=wake)
 
 
-def image_grace(seen: Seen) -> Decision | None:
+def image_grace(seen: Seen) -> RunDecision | None:
     world = seen.world
     pod = seen.pod
     grace = world.agent.image_pull_grace_seconds if world.agent is not None else 300
@@ -171,7 +172,7 @@ def image_grace(seen: Seen) -> Decision | None:
     return _settle(seen, RunStatus.ERROR, Reason.IMAGE_PULL_FAILED, told)
 
 
-def starting_up(seen: Seen) -> Decision | None:
+def starting_up(seen: Seen) -> RunDecision | None:
     world = seen.world
     pod = seen.pod
     if pod is None:
@@ -184,14 +185,14 @@ def starting_up(seen: Seen) -> Decision | None:
     return decide(world, *repair, *end_pods(seen.strays), status=unfinished(world, shown), wake=wake)
 
 
-def pod_refused(seen: Seen) -> Decision | None:
+def pod_refused(seen: Seen) -> RunDecision | None:
     problem = seen.world.refused
     if problem is None or not problem.final:
         return None
     return _settle(seen, RunStatus.ERROR, problem.reason, problem.message)
 
 
-def same_pod(seen: Seen) -> Decision:
+def same_pod(seen: Seen) -> RunDecision:
     """The operator died between the assignment and the pod, or the pod was refused for now."""
     world, attempt = seen.world, seen.record.attempt
     pod = names.pod_name(world.run.name, attempt)
@@ -209,8 +210,8 @@ def same_pod(seen: Seen) -> Decision:
     return Decision((*end_pods(seen.strays), *again), requeue_after=0.0)
 
 
-def _settle(seen: Seen, result: RunStatus, reason: str, message: str) -> Decision:
-    actions: tuple[Action, ...] = (
+def _settle(seen: Seen, result: RunStatus, reason: str, message: str) -> RunDecision:
+    actions: tuple[RunAction, ...] = (
         SettleOrphan(result, reason, message, seen.record.thread_token),
         *revoke(seen.record),
     )

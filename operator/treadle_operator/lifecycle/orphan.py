@@ -5,11 +5,11 @@ The slow poll finds them. They are settled as cancelled, by the same statement a
 
 from treadle_api.reasons import Reason
 from treadle_api.records import RunRecord, RunStatus
-from treadle_operator.lifecycle.actions import Decision, RequestCancel, SettleOrphan
+from treadle_operator.lifecycle.actions import Decision, OrphanDecision, RequestCancel, SettleOrphan
 from treadle_operator.lifecycle.ending import revoke
 
 
-def decide_orphan(record: RunRecord) -> Decision:
+def decide_orphan(record: RunRecord) -> OrphanDecision:
     """What to do about a record for which a live read found no Run object with its uid. Its pods and Lease
     are owned by the object and go with it (garbage collection)."""
     if record.status.terminal:

@@ -38,11 +38,11 @@ the order of the code:
 from collections.abc import Callable
 
 from treadle_operator.lifecycle import ending, entering, executing
-from treadle_operator.lifecycle.actions import Decision
+from treadle_operator.lifecycle.actions import RunDecision
 from treadle_operator.lifecycle.seen import Seen
 from treadle_operator.lifecycle.world import RunWorld
 
-OUTSIDE: tuple[tuple[str, Callable[[RunWorld], Decision | None]], ...] = (
+OUTSIDE: tuple[tuple[str, Callable[[RunWorld], RunDecision | None]], ...] = (
     ("deleted and our finalizer is gone: nothing", ending.deleted_and_free),
     (
         "deleted and the store does not answer: end the pods; let go when the time is over",
@@ -67,7 +67,7 @@ OUTSIDE: tuple[tuple[str, Callable[[RunWorld], Decision | None]], ...] = (
 )
 """Rules for a Run that is on its way in or out."""
 
-WITHIN: tuple[tuple[str, Callable[[Seen], Decision | None]], ...] = (
+WITHIN: tuple[tuple[str, Callable[[Seen], RunDecision | None]], ...] = (
     ("parked: keep what is shown", executing.parked),
     ("activeSeconds are over: settle as timeout", executing.active_deadline),
     ("finalizing for too long: settle as error", executing.finalize_deadline),
@@ -86,12 +86,12 @@ WITHIN: tuple[tuple[str, Callable[[Seen], Decision | None]], ...] = (
 """Rules for a Run that holds its thread; the last one answers whatever is left."""
 
 
-def decide_run(world: RunWorld) -> Decision:
+def decide_run(world: RunWorld) -> RunDecision:
     """The answer of the first rule that matches. Pure; never raises for a world that `observe` can build."""
     return decided_by(world)[1]
 
 
-def decided_by(world: RunWorld) -> tuple[str, Decision]:
+def decided_by(world: RunWorld) -> tuple[str, RunDecision]:
     """The rule that matched, and its answer (the name goes into logs and tests)."""
     for sentence, rule in OUTSIDE:
         decision = rule(world)

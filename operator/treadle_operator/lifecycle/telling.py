@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle_api.reasons import Reason, ReasonGroup
 from treadle_api.run_status import Phase
-from treadle_operator.lifecycle.actions import Action, Decision, EmitEvent, Status
+from treadle_operator.lifecycle.actions import Decision, EmitEvent, RunAction, RunDecision, Status
 from treadle_operator.lifecycle.conditions import find
 from treadle_operator.lifecycle.world import RunWorld
 
@@ -17,7 +17,9 @@ _GROUPS: dict[str, ReasonGroup] = {reason.value: reason.group for reason in Reas
 _QUIET = (ReasonGroup.PROGRESS, ReasonGroup.SUCCESS, ReasonGroup.CANCEL)
 
 
-def decide(world: RunWorld, *actions: Action, status: Status | None, wake: float | None = None) -> Decision:
+def decide(
+    world: RunWorld, *actions: RunAction, status: Status | None, wake: float | None = None
+) -> RunDecision:
     """A decision with the Event that the change of status is worth, if any."""
     events = () if status is None else _events(world, status)
     return Decision(actions=(*actions, *events), status=status, requeue_after=wake)

@@ -21,6 +21,7 @@ from treadle_operator.lifecycle.actions import (
     RemoveFinalizer,
     RetireThread,
     Status,
+    ThreadDecision,
 )
 from treadle_operator.lifecycle.conditions import FALSE, TRUE, UNKNOWN, Condition, set_condition, stamp
 from treadle_operator.lifecycle.status import carry
@@ -34,7 +35,7 @@ _RIDERS = (("head",),)
 _OUTCOMES = {"success": "Success", "error": "Error", "timeout": "Timeout", "cancelled": "Cancelled"}
 
 
-def decide_thread(world: ThreadWorld) -> Decision:
+def decide_thread(world: ThreadWorld) -> ThreadDecision:
     """Total, deterministic, stable, like `decide_run`."""
     if world.thread.deleting:
         return _deleted(world)
@@ -55,7 +56,7 @@ def decide_thread(world: ThreadWorld) -> Decision:
     return Decision(finalizer, _status(world, ready))
 
 
-def _deleted(world: ThreadWorld) -> Decision:
+def _deleted(world: ThreadWorld) -> ThreadDecision:
     if not world.finalizer:
         return Decision()
     erase = world.deletion_policy == "Delete"

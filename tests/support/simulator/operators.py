@@ -136,7 +136,9 @@ class Operator:
         if waits and uid in self.api.runs:
             self._wake(uid, min(waits))
 
-    def _act(self, uid: str, world: RunWorld, decision: act.Decision) -> Generator[float, None, float | None]:
+    def _act(
+        self, uid: str, world: RunWorld, decision: act.RunDecision
+    ) -> Generator[float, None, float | None]:
         for action in decision.actions:
             yield from self._rest()
             if not self._carry_out(uid, (action,), blind=world.store_down_for is not None):
@@ -209,7 +211,7 @@ class Operator:
             waiting = replace(waiting, seen_for=self.memory.since(("waiting", view.uid), waiting.reason, now))
         return replace(view, dead_for=0.0 if view.alive else dead, waiting=waiting)
 
-    def _carry_out(self, uid: str, actions: tuple[act.Action, ...], *, blind: bool = False) -> bool:
+    def _carry_out(self, uid: str, actions: tuple[act.RunAction, ...], *, blind: bool = False) -> bool:
         """Whether every action was answered with yes. `blind`: decided without the store's word."""
         try:
             return all(self._one(uid, action, blind) for action in actions)
@@ -217,7 +219,7 @@ class Operator:
             self._look(uid)
             return False
 
-    def _one(self, uid: str, action: act.Action, blind: bool) -> bool:
+    def _one(self, uid: str, action: act.RunAction, blind: bool) -> bool:
         api, store = self.api, self.store
         match action:
             case act.AddFinalizer():
@@ -279,7 +281,7 @@ class Operator:
         self.api.call(lambda: self.api.delete_pod(name, pod_uid))
 
 
-def _irreversible(decision: act.Decision) -> bool:
+def _irreversible(decision: act.RunDecision) -> bool:
     kinds = (act.CreatePod, act.SettleOrphan, act.RemoveFinalizer)
     if any(isinstance(action, kinds) for action in decision.actions):
         return True

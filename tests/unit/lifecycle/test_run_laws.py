@@ -10,10 +10,10 @@ from treadle_api.run_status import RunObjectStatus
 from treadle_operator.lifecycle.actions import (
     Assign,
     CreatePod,
-    Decision,
     DeletePod,
     EmitEvent,
     RemoveFinalizer,
+    RunDecision,
 )
 from treadle_operator.lifecycle.outcome import verified
 from treadle_operator.lifecycle.run import decide_run
@@ -23,11 +23,11 @@ from treadle_operator.lifecycle.world import RunWorld
 MANY = settings(max_examples=150, deadline=None)
 
 
-def is_true(decision: Decision, kind: str) -> bool:
+def is_true(decision: RunDecision, kind: str) -> bool:
     return RunObjectStatus.model_validate(decision.status or {}).is_true(kind)
 
 
-def shown(world: RunWorld, decision: Decision) -> RunWorld:
+def shown(world: RunWorld, decision: RunDecision) -> RunWorld:
     """The world after the status was written and nothing else happened."""
     if decision.status is None:
         return world

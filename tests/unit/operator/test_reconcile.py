@@ -18,7 +18,7 @@ from treadle_operator.intake import ARRIVAL_PAUSE, THREAD_PAUSE, Intake
 from treadle_operator.keys import Key, Kind
 from treadle_operator.leases import LeaseBook
 from treadle_operator.ledger import Ledger
-from treadle_operator.lifecycle.actions import Action, AddFinalizer, Admit, Assign
+from treadle_operator.lifecycle.actions import AddFinalizer, Admit, Assign, RunAction
 from treadle_operator.lifecycle.world import RunWorld
 from treadle_operator.memory import Memory
 from treadle_operator.metrics import Metrics
@@ -44,9 +44,9 @@ class Sees(RunObserver):
 
 class Does(RunActor):
     def __init__(self) -> None:
-        self.done: list[type[Action]] = []
+        self.done: list[type[RunAction]] = []
 
-    async def carry(self, seen: SeenRun, actions: Iterable[Action]) -> bool:
+    async def carry(self, seen: SeenRun, actions: Iterable[RunAction]) -> bool:
         self.done += [type(action) for action in actions]
         return True
 
@@ -70,7 +70,7 @@ def unused(kind: type[Any]) -> Any:
     ],
 )
 async def test_an_admission_waits_for_the_turn_and_a_turn_is_told_soon(
-    found: RunWorld, action: type[Action], pause: float
+    found: RunWorld, action: type[RunAction], pause: float
 ) -> None:
     later: list[tuple[Key, float]] = []
     metrics, actor = Metrics(), Does()
@@ -116,7 +116,7 @@ class Unfolds(RunObserver):
 
 
 class Writes(Does):
-    async def carry(self, seen: SeenRun, actions: Iterable[Action]) -> bool:
+    async def carry(self, seen: SeenRun, actions: Iterable[RunAction]) -> bool:
         if AddFinalizer() in actions:
             seen.raw = dict(seen.raw)
         return await super().carry(seen, actions)

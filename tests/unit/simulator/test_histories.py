@@ -9,7 +9,7 @@ from support.simulator.history import play
 from support.simulator.loop import Broken
 from treadle_api.run_status import Phase
 from treadle_operator.lifecycle import ending, executing, outcome, run, seen
-from treadle_operator.lifecycle.actions import Assign, Decision
+from treadle_operator.lifecycle.actions import Assign, Decision, RunDecision
 from treadle_operator.lifecycle.status import Shown, unfinished
 from treadle_operator.lifecycle.world import RunWorld
 
@@ -46,16 +46,16 @@ def broken_within(seeds: int) -> str | None:
     return None
 
 
-Rule = Callable[[RunWorld], Decision]
+Rule = Callable[[RunWorld], RunDecision]
 
 
-def change(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[RunWorld, Decision], Decision]) -> None:
+def change(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[RunWorld, RunDecision], RunDecision]) -> None:
     right: Rule = run.decide_run
     monkeypatch.setattr(run, "decide_run", lambda world: mutate(world, right(world)))
 
 
 def test_it_notices_when_the_token_is_not_raised_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def last(_: RunWorld, decision: Decision) -> Decision:
+    def last(_: RunWorld, decision: RunDecision) -> RunDecision:
         rest = [a for a in decision.actions if not isinstance(a, Assign)]
         bumps = [a for a in decision.actions if isinstance(a, Assign)]
         return Decision((*rest, *bumps), decision.status, decision.requeue_after)
@@ -65,7 +65,7 @@ def test_it_notices_when_the_token_is_not_raised_first(monkeypatch: pytest.Monke
 
 
 def test_it_notices_when_an_exit_code_counts_as_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trusting(world: RunWorld, decision: Decision) -> Decision:
+    def trusting(world: RunWorld, decision: RunDecision) -> RunDecision:
         ended = [p for p in world.pods if p.terminated is not None and p.terminated.exit_code == 0]
         if not ended or world.record is None or world.run.finished or world.run.deleting:
             return decision
