@@ -27,6 +27,8 @@ ENV_STREAM_URL: Final = "TREADLE_STREAM_URL"
 ENV_MODEL_API_KEY: Final = "TREADLE_MODEL_API_KEY"
 ENV_WORKSPACE: Final = "TREADLE_WORKSPACE"
 ENV_DRAIN_SECONDS: Final = "TREADLE_DRAIN_SECONDS"
+ENV_RETRIES_LEFT: Final = "TREADLE_RETRIES_LEFT"
+"""How many more attempts retry.backoffLimit grants if this one fails by itself; 0: it is the last."""
 
 WORKSPACE_PATH: Final = "/workspace"
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"

@@ -206,7 +206,7 @@ class Reason(StrEnum):
     MODEL_UNAVAILABLE = (
         "ModelUnavailable",
         _FAILURE,
-        "The model's provider failed or limited the rate, also after retries.",
+        "The model's provider failed or limited the rate, through every retry of client and Run.",
         "Create another Run when the provider answers again.",
     )
     RECURSION_LIMIT = (

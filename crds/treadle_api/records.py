@@ -51,7 +51,7 @@ class LossClass(StrEnum):
     """Why an attempt ended without an answer; each class has a budget of its own."""
 
     RETRY = "retry"
-    """The program's fault: crash, out of memory, start overdue. Counts against retry.backoffLimit."""
+    """The program's own: crash, memory, late start, its model away. Counts against retry.backoffLimit."""
     DISRUPTION = "disruption"
     """The platform's: drain, eviction, node loss, store away. Counts against retry.maxDisruptions."""
 

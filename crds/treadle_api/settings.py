@@ -58,7 +58,8 @@ class Retry(ApiModel):
     )
 
     backoff_limit: Int32 | None = Field(default=None, ge=0, le=20)
-    """Attempts that may fail by themselves (crash, memory, late start) before the run is given up (3)."""
+    """Attempts that may fail by themselves (crash, memory, late start, a model that does not answer) before
+    the run is given up (3)."""
     max_disruptions: Int32 | None = Field(default=None, ge=0, le=100)
     """Attempts that the platform may take away (drain, eviction, node or store lost) at most (10)."""
     backoff_seconds: Int32 | None = Field(default=None, ge=1, le=3600)

@@ -201,7 +201,7 @@ class RunActor:
     async def _create_pod(self, seen: SeenRun, action: CreatePod, assigned: Assigned | None) -> None:
         if assigned is None or assigned.attempt != action.attempt:
             raise AssertionError("a pod is only ever created for the assignment made in the same pass")
-        await self._pods.create(seen, assigned)
+        await self._pods.create(seen, assigned, retries_left=action.retries_left)
         self._memory.accept(seen.world.run.uid)
         self._failpoints.hit("after_pod")
 

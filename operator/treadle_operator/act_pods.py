@@ -83,7 +83,7 @@ class Pods:
         except NotFound:
             return None
 
-    async def create(self, seen: SeenRun, assigned: Assigned) -> None:
+    async def create(self, seen: SeenRun, assigned: Assigned, *, retries_left: int) -> None:
         """The pod of the attempt; one that is there already is taken if it is this Run's. Raises Refused."""
         if seen.agent is None or seen.world.record is None:
             raise AssertionError("a pod belongs to an admitted run and is built from its Agent")
@@ -101,6 +101,7 @@ class Pods:
             ResolvedRun.model_validate(seen.world.record.config),
             attempt=assigned.attempt,
             pod_key=assigned.pod_key,
+            retries_left=retries_left,
             default_image=self._default_image,
         )
         namespace, name = run.metadata.namespace, assigned.pod

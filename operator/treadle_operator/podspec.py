@@ -30,7 +30,14 @@ _LIMITS: Mapping[str, str] = {"memory": "1Gi"}
 
 
 def agent_pod(
-    run: Run, agent: Agent, settings: ResolvedRun, *, attempt: int, pod_key: str, default_image: str
+    run: Run,
+    agent: Agent,
+    settings: ResolvedRun,
+    *,
+    attempt: int,
+    pod_key: str,
+    retries_left: int,
+    default_image: str,
 ) -> Json:
     """The pod of one attempt. `default_image` is the installation's runtime image."""
     above = agent.spec.pod_template or AgentPodTemplate()
@@ -42,7 +49,9 @@ def agent_pod(
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [_container(agent, above, below, pod_key, default_image)],
+        "containers": [
+            _container(agent, above, below, _environment(agent, pod_key, retries_left), default_image)
+        ],
         "volumes": _volumes(settings),
     }
     optional: Json = {
@@ -111,12 +120,16 @@ def _labels(run: Run) -> dict[str, str]:
 
 
 def _container(
-    agent: Agent, above: AgentPodTemplate, below: RunPodTemplate, pod_key: str, default_image: str
+    agent: Agent,
+    above: AgentPodTemplate,
+    below: RunPodTemplate,
+    environment: list[Json],
+    default_image: str,
 ) -> Json:
     container: Json = {
         "name": CONTAINER,
         "image": agent.spec.image or default_image,
-        "env": [*_environment(agent, pod_key), *(_variable(env) for env in above.env or ())],
+        "env": [*environment, *(_variable(env) for env in above.env or ())],
         "resources": resources(above, below),
         "terminationMessagePath": contract.TERMINATION_MESSAGE_PATH,
         "terminationMessagePolicy": "File",
@@ -137,7 +150,7 @@ def _container(
     return container
 
 
-def _environment(agent: Agent, pod_key: str) -> list[Json]:
+def _environment(agent: Agent, pod_key: str, retries_left: int) -> list[Json]:
     store = agent.spec.store_secret_ref.name if agent.spec.store_secret_ref else names.STORE_SECRET
     stream = agent.spec.stream_secret_ref.name if agent.spec.stream_secret_ref else names.STREAM_SECRET
     variables = [
@@ -149,6 +162,7 @@ def _environment(agent: Agent, pod_key: str) -> list[Json]:
         _secret(contract.ENV_STREAM_URL, stream, "url", optional=True),
         {"name": contract.ENV_WORKSPACE, "value": contract.WORKSPACE_PATH},
         {"name": contract.ENV_DRAIN_SECONDS, "value": str(DRAIN_SECONDS)},
+        {"name": contract.ENV_RETRIES_LEFT, "value": str(retries_left)},
         {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the only place besides the workspace to write to
     ]
     key = agent.spec.model.api_key_secret_key_ref

@@ -227,6 +227,8 @@ class Attempt:
                 raise
             # An ordinary flush failure does not stop the receipt: it is said in it (R55).
             parts.journal.complete = False
+        if verdict is None and isinstance(ending, Failed):
+            self._leave_to_the_next(outcome.of_failure(ending.failure))
         settlement = Settlement(
             held.db,
             held.assignment,
@@ -245,6 +247,14 @@ class Attempt:
             raise AttemptOver(ExitCode.TRY_AGAIN, f"no receipt: {error}") from error
         await parts.broadcast.end(settled.outcome)
         return ExitCode.ANSWERED
+
+    def _leave_to_the_next(self, verdict: Verdict) -> None:
+        """Raises AttemptOver where a later attempt may succeed and the budget grants one. It goes on from
+        the last checkpoint. Who asked for the run's end gets it now."""
+        granted = self._held.settings.retries_left > 0 and self._parts.ownership.cancel is None
+        if verdict.passes and granted and self._parts.journal.complete:
+            explain(verdict.reason, verdict.message)
+            raise AttemptOver(ExitCode.TRY_AGAIN, verdict.message)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -11,7 +11,7 @@ they may carry, so that every provider's error is told apart without importing i
 | cancel was accepted | cancelled · Cancelled |
 | WorkspaceError | error · WorkspaceLimitExceeded |
 | a model call: HTTP 400, 401, 403, 404, 422 | error · ModelRejected |
-| a model call: HTTP 429, 5xx, no answer in time, no connection | error · ModelUnavailable |
+| a model call: HTTP 408, 429, 5xx, no answer in time, no connection | error · ModelUnavailable (`passes`) |
 | anything else that the graph raised | error · AgentError |
 """
 
@@ -42,6 +42,11 @@ class Verdict:
     outcome: RunStatus
     reason: Reason
     message: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether the cause may be gone a while later: then another attempt is worth more than this end."""
+        return self.reason is Reason.MODEL_UNAVAILABLE
 
 
 _SECRET: Final = re.compile(

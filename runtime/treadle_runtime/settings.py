@@ -10,6 +10,7 @@ from treadle_api.contract import (
     ENV_NAMESPACE,
     ENV_POD_KEY,
     ENV_POD_UID,
+    ENV_RETRIES_LEFT,
     ENV_STORE_DSN,
     ENV_STREAM_URL,
     ENV_WORKSPACE,
@@ -35,6 +36,7 @@ class Settings:
     model_api_key: str | None = field(repr=False)
     workspace: Path
     assignment_seconds: float
+    retries_left: int
     failpoints: Failpoints = field(repr=False)
 
     @classmethod
@@ -45,6 +47,7 @@ class Settings:
             raise SettingsError(f"not set: {', '.join(missing)} (the operator's pod template sets them)")
         try:
             seconds = float(environ.get(ENV_ASSIGNMENT_SECONDS, "60"))
+            retries_left = int(environ.get(ENV_RETRIES_LEFT, "0"))
             failpoints = Failpoints.parse(environ.get(ENV_FAILPOINTS, ""))
         except ValueError as error:
             raise SettingsError(str(error)) from error
@@ -57,5 +60,6 @@ class Settings:
             model_api_key=environ.get(ENV_MODEL_API_KEY) or None,
             workspace=Path(environ.get(ENV_WORKSPACE) or WORKSPACE_PATH),
             assignment_seconds=seconds,
+            retries_left=retries_left,
             failpoints=failpoints,
         )

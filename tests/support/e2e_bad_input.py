@@ -218,7 +218,7 @@ ENDING = (
             (
                 script(f"script-{status}", {"fail": {"status": status, "message": "no"}}),
                 agent(f"model-{status}", f"script-{status}"),
-                run(f"model-{status}", f"model-{status}"),
+                run(f"model-{status}", f"model-{status}", retry={"backoffLimit": 0}),
             ),
         )
         for status, reason, says in (

@@ -93,6 +93,8 @@ class CreatePod:
     refuse. Preceded by a live read of the Run and of the pods that earlier attempts may have left."""
 
     attempt: int
+    retries_left: int
+    """How many more attempts the budget grants should this one fail by itself."""
 
 
 @dataclass(frozen=True, slots=True)

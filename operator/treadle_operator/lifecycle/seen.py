@@ -33,6 +33,12 @@ def limits(record: RunRecord) -> Limits:
         return Limits()
 
 
+def retries_left(record: RunRecord, loss: Loss | None = None) -> int:
+    """What retry.backoffLimit still grants once `loss` is counted, too."""
+    used = record.retries + (loss is not None and loss.kind is LossClass.RETRY)
+    return max(0, limits(record).retry.backoff_limit - used)
+
+
 @dataclass(frozen=True)
 class Seen:
     """An admitted, unfinished run, seen with its current attempt. Answers are worked out once per pass."""

@@ -89,7 +89,7 @@ async def test_what_a_failed_run_did_is_there_for_the_next_one(stage: Stage) -> 
     look = {"name": "read_file", "id": "look", "args": {"path": "kept.txt"}}
     failing = script("turns", {"tool_calls": [kept]}, {"fail": {"status": 429}})
     await stage.apply(failing, agent("keeper", "turns"), thread("kept", "keeper"))
-    await stage.apply(run("first", None, threadRef={"name": "kept"}))
+    await stage.apply(run("first", None, threadRef={"name": "kept"}, retry={"backoffLimit": 0}))
     failed = await stage.reaches("first", "Failed", Reason.MODEL_UNAVAILABLE)
     assert failed["status"]["delivery"]["produced"] == 1
     await stage.apply(script("turns", {"tool_calls": [look]}, {"text": "It says: {{ results.look }}"}))

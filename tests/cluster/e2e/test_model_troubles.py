@@ -1,4 +1,5 @@
-"""A provider in trouble, over HTTP, under real agent pods: retried, then told by name; no step is lost.
+"""A provider in trouble, over HTTP, under real agent pods: retried by its client, then by the next attempts,
+then told by name; no step is lost.
 
 Each model first asks for a tool, so that there are steps to lose, and is in trouble after that.
 """
@@ -38,10 +39,11 @@ _CALL = {
 
 
 def scenes() -> dict[str, Mapping[str, Any]]:
-    """By the model's name: a trouble that passes within the client's retries, one that lasts for one run."""
+    """By the model's name: a trouble that passes within the client's retries, and one that outlasts them,
+    for Runs with and without a retry of their own."""
     made: dict[str, Mapping[str, Any]] = {}
     for name, (trouble, _) in TROUBLES.items():
-        for kind, times in (("passes", RETRIES - 1), ("lasts", RETRIES + 1)):
+        for kind, times in (("passes", RETRIES - 1), ("outlasts", RETRIES + 1), ("lasts", RETRIES + 1)):
             made[f"{kind}-{name}"] = {"answers": [{"tool_call": _CALL}, *[trouble] * times, {"text": "done"}]}
     made["locked"] = {"answers": [{"text": "open"}], "key": RIGHT_KEY}
     return made
@@ -56,7 +58,8 @@ async def stage(cluster: Cluster, treadle_release: Release) -> AsyncIterator[Sta
         for name in scenes():
             model = {"provider": "openai", "name": name, "baseURL": url, "parameters": {"timeout": "2"}}
             model["apiKeySecretKeyRef"] = {"name": "key", "key": "key"}
-            await stage.apply(agent(name, model=model), thread(name, name), run(name, None))
+            retry = {"backoffLimit": 0} if name.startswith("lasts") else {"backoffSeconds": 1}
+            await stage.apply(agent(name, model=model), thread(name, name), run(name, None, retry=retry))
         yield stage
 
 
@@ -78,6 +81,24 @@ async def test_a_trouble_that_passes_costs_time_only(stage: Stage, trouble: str)
     stored = await stage.stored(name)
     assert await spoken(stage, name) == ["human", "ai", "tool", "ai"]
     assert await stage.files(stored) == {"notes.md": b"kept words"}
+    await check_the_log(stage, stored)
+
+
+@pytest.mark.req("R91")
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_a_trouble_that_outlasts_the_clients_retries_is_left_to_the_next_attempt(
+    stage: Stage, trouble: str
+) -> None:
+    name = f"outlasts-{trouble}"
+    done = await stage.succeeds(name)
+    lost, answered = done["status"]["attempts"]
+    assert (lost["loss"], lost["reason"]) == ("Retry", Reason.MODEL_UNAVAILABLE)
+    assert "loss" not in answered
+    assert await spoken(stage, name) == ["human", "ai", "tool", "ai"]
+    stored = await stage.stored(name)
+    assert await stage.files(stored) == {"notes.md": b"kept words"}
+    steps = await stage.steps(stored)
+    assert steps == list(range(-1, len(steps) - 1))
     await check_the_log(stage, stored)
 
 

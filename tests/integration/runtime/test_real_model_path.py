@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessageChunk
 from support.agent_process import Harness
 from support.openai_server import OpenAIServer
 from support.scripts import configuration
-from treadle_api.contract import ENV_MODEL_API_KEY, ExitCode
+from treadle_api.contract import ENV_MODEL_API_KEY, ENV_RETRIES_LEFT, ExitCode
 from treadle_api.reasons import Reason
 from treadle_api.resolved import ResolvedModel
 from treadle_runtime.models.build import ModelConfigurationError, build_model
@@ -119,3 +119,30 @@ async def test_a_run_through_a_provider_ends_like_any_other_and_keeps_the_key_to
     assert {"write_file", "present_files"} <= tools
     dump = json.dumps([event.payload for event in await harness.log(run)]) + str(await harness.state(run))
     assert "key-of-the-test" not in dump + pod.log
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.req("R91")
+async def test_a_provider_that_is_away_ends_the_attempt_and_the_last_attempt_ends_the_run(
+    harness: Harness, server: OpenAIServer
+) -> None:
+    server.refuse = 503
+    model = {"provider": "openai", "name": "tiny", "base_url": server.url, "parameters": {"max_retries": 0}}
+    run = await harness.admit(configuration([{"text": "unused"}], model={**model, "script": None}))
+
+    def another(retries_left: int) -> dict[str, str]:
+        return {ENV_MODEL_API_KEY: "key-of-the-test", ENV_RETRIES_LEFT: str(retries_left)}
+
+    first = await harness.attempt(run, environment=another(1))
+    assert await first.ended() == ExitCode.TRY_AGAIN, first.log
+    assert first.termination["reason"] == Reason.MODEL_UNAVAILABLE
+    assert "HTTP 503" in first.termination["message"]
+    assert await harness.receipt(run) is None
+    kinds = [event.type for event in await harness.log(run)]
+    assert kinds.count("model.request") == 1, "what happened before it ended is in the log"
+
+    last = await harness.attempt(run, environment=another(0))
+    assert await last.ended() == ExitCode.ANSWERED, last.log
+    receipt = (await harness.settled(run)).payload
+    assert (receipt["outcome"], receipt["reason"]) == ("error", Reason.MODEL_UNAVAILABLE)
+    assert receipt["journal_complete"] is True

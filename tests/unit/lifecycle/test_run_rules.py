@@ -156,6 +156,9 @@ def actions(seen: RunWorld) -> tuple[object, ...]:
     return rules.decide_run(seen).actions
 
 
+START_FIRST = (EnsureLease("review-a1"), CreatePod(1, retries_left=3))
+
+
 def test_a_new_run_gets_its_finalizer_before_it_is_admitted() -> None:
     assert actions(fresh()) == (AddFinalizer(), Admit(THREAD, PREPARED, run_object().created))
     assert rules.decide_run(fresh()).status is None
@@ -168,12 +171,20 @@ def test_a_missing_thread_is_made_from_the_template() -> None:
 
 def test_the_first_attempt_is_assigned_before_lease_and_pod() -> None:
     seen = world(record=record(PENDING), pods=(), lease=NO_LEASE)
-    assert actions(seen) == (Assign(1, FencingToken(6), "review-a1"), EnsureLease("review-a1"), CreatePod(1))
+    assert actions(seen) == (
+        Assign(1, FencingToken(6), "review-a1"),
+        EnsureLease("review-a1"),
+        CreatePod(1, 3),
+    )
 
 
 def test_a_crashed_operator_finishes_the_same_attempt() -> None:
     seen = replace(starting, pods=())
-    assert actions(seen) == (Assign(1, FencingToken(7), "review-a1"), EnsureLease("review-a1"), CreatePod(1))
+    assert actions(seen) == (
+        Assign(1, FencingToken(7), "review-a1"),
+        EnsureLease("review-a1"),
+        CreatePod(1, 3),
+    )
 
 
 def test_a_takeover_raises_the_token_before_anything_else() -> None:
@@ -182,8 +193,24 @@ def test_a_takeover_raises_the_token_before_anything_else() -> None:
         Assign(2, FencingToken(7), "review-a2", LossClass.DISRUPTION, "LeaseExpired"),
         DeletePod("review-a1", "pod-uid-1"),
         EnsureLease("review-a2"),
-        CreatePod(2),
+        CreatePod(2, 3),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        (world(record=record(PENDING), pods=(), lease=NO_LEASE), 3),
+        (world(record=retried(1), pods=(), lease=lease(2, silent_for=46)), 2),
+        (world(record=retried(1), pods=(dead_pod(1, 2),)), 1),
+        (world(record=retried(2), pods=(dead_pod(1, 3, dead_for=60.0),)), 0),
+        (replace(starting, pods=()), 3),
+    ],
+    ids=["first", "after a disruption", "after a failure", "the last one", "the same again"],
+)
+def test_a_pod_is_told_how_many_attempts_are_left_after_it(seen: RunWorld, left: int) -> None:
+    (create,) = (a for a in actions(seen) if isinstance(a, CreatePod))
+    assert create.retries_left == left
 
 
 def test_a_living_pod_of_an_older_attempt_is_ended() -> None:
@@ -223,6 +250,7 @@ def test_a_clock_that_steps_back_ends_nothing() -> None:
         (137, {}, LossClass.RETRY, "AgentCrashed"),
         (137, {"oom": True}, LossClass.RETRY, "OutOfMemory"),
         (75, {}, LossClass.RETRY, "AgentCrashed"),
+        (75, {"reason": "ModelUnavailable"}, LossClass.RETRY, "ModelUnavailable"),
         (75, {"reason": "StoreUnavailable"}, LossClass.DISRUPTION, "StoreUnavailable"),
         (75, {"reason": "SchemaMismatch"}, LossClass.DISRUPTION, "SchemaMismatch"),
         (75, {"reason": "Drained"}, LossClass.DISRUPTION, "Drained"),

@@ -37,6 +37,7 @@ def pod(run: Run | None = None, agent: Agent | None = None, attempt: int = 1) ->
         ResolvedRun(),
         attempt=attempt,
         pod_key=POD_KEY,
+        retries_left=2,
         default_image="treadle-runtime:1",
     )
 
@@ -126,6 +127,10 @@ def test_the_pod_learns_who_it_is_from_the_kubelet() -> None:
         (contract.ENV_NAMESPACE, "metadata.namespace"),
     ):
         assert found[variable]["valueFrom"] == {"fieldRef": {"fieldPath": path}}
+
+
+def test_the_pod_learns_whether_another_attempt_would_follow() -> None:
+    assert environment(pod())[contract.ENV_RETRIES_LEFT]["value"] == "2"
 
 
 def test_the_token_of_the_service_account_is_bound_and_lasts_an_hour() -> None:
