@@ -143,23 +143,24 @@ class Nudges:
 
     async def listen(self) -> None:
         """For ever, in all namespaces."""
-        await asyncio.gather(*(self._listen(namespace) for namespace in self._namespaces))
-
-    async def _listen(self, namespace: str | None) -> None:
-        async for nudge in self._stream.nudges(namespace or "*"):
+        async for nudge in self._stream.nudges([name for name in self._namespaces if name is not None]):
             if nudge.run_id is not None:
                 self._intake.nudged(nudge.run_id)
                 continue
             try:
                 await self._poll.once()
-                async for grant in self._ledger.grants(namespace):
-                    await self._stream.grant(
-                        grant.namespace, grant.thread_id, grant.log, grant.token, grant.fence_key
-                    )
+                for namespace in self._namespaces:
+                    await self._grant_again(namespace)
             except StoreError as error:
                 log.warning(
                     "Nothing was granted again, the store does not answer", extra={"error": str(error)}
                 )
+
+    async def _grant_again(self, namespace: str | None) -> None:
+        async for grant in self._ledger.grants(namespace):
+            await self._stream.grant(
+                grant.namespace, grant.thread_id, grant.log, grant.token, grant.fence_key
+            )
 
 
 def _gist(record: RunRecord) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Final
 
 from treadle_api.records import FencingToken, RunRecord, ThreadID
@@ -42,10 +42,10 @@ class Stream:
                 )
             )
 
-    async def nudges(self, namespace: str) -> AsyncIterator[Nudge]:
-        """Wake-ups of one namespace, or of all (`*`), for ever; none without Redis."""
+    async def nudges(self, namespaces: Sequence[str]) -> AsyncIterator[Nudge]:
+        """Wake-ups of these namespaces, of all where none is named, for ever; none without Redis."""
         if self._wire is not None:
-            async for nudge in self._wire.nudges(namespace):
+            async for nudge in self._wire.nudges(namespaces):
                 yield nudge
 
     async def _attempt(self, call: Awaitable[object]) -> None:

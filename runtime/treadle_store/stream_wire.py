@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -130,8 +130,8 @@ class Wire:
         async with translated("nudging", CALL_SECONDS):
             await self._redis.call("PUBLISH", nudge_channel(namespace), nudge_text(run_id, what))
 
-    async def nudges(self, namespace: str = "*") -> AsyncGenerator[Nudge]:
-        """Nudges of one namespace or of all, until the caller stops.
+    async def nudges(self, namespaces: Sequence[str] = ()) -> AsyncGenerator[Nudge]:
+        """Nudges of these namespaces, of all where none is named, until the caller stops.
 
         Starts and restarts with a Nudge without a run, once per connection. While Redis is away it tries
         again with growing pauses (0.5 to 30 s) and yields nothing.
@@ -139,7 +139,7 @@ class Wire:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                async with self._subscription(namespace) as subscription:
+                async with self._subscription(namespaces) as subscription:
                     pause = _FIRST_PAUSE_SECONDS
                     yield Nudge(namespace="", run_id=None, what="connected")
                     while True:
@@ -151,11 +151,13 @@ class Wire:
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     @asynccontextmanager
-    async def _subscription(self, namespace: str) -> AsyncIterator[PubSub]:
+    async def _subscription(self, namespaces: Sequence[str]) -> AsyncIterator[PubSub]:
         subscription = self._listener.pubsub()
         try:
             async with translated("subscribing", CALL_SECONDS):
-                await subscription.psubscribe(nudge_channel(namespace))
+                patterns = [nudge_channel(namespace) for namespace in namespaces or ("*",)]
+                await subscription.psubscribe(*patterns)
+                # Each is confirmed by a message, and a nudge may come between two confirmations.
                 while await subscription.get_message(timeout=CALL_SECONDS) is None:
                     pass
             yield subscription
@@ -203,7 +205,7 @@ def parse_nudge(channel: bytes, data: bytes) -> Nudge | None:
 async def open_wire(url: str) -> AsyncIterator[Wire]:
     """The operator's wire; connects on first use, so that an absent Redis stops nothing."""
     redis = Client(url, name="treadle-operator")
-    listener = Client(url, name="treadle-operator-nudges", blocking=True, max_connections=2)
+    listener = Client(url, name="treadle-operator-nudges", blocking=True, max_connections=1)
     try:
         yield Wire(redis, listener)
     finally:

@@ -124,8 +124,21 @@ async def test_nudges_arrive_and_a_restart_is_told(redis_server: RedisServer, wi
     await nudges.aclose()
 
 
+async def test_nudges_of_many_namespaces_arrive_over_one_connection(wire: Wire) -> None:
+    ours = [f"team-{n}" for n in range(8)]
+    nudges = wire.nudges(ours)
+    async with asyncio.timeout(20):
+        assert (await anext(nudges)).run_id is None
+        for namespace in (*ours, "somebody-elses"):
+            await wire.nudge(namespace, RUN, "settled")
+        assert [await anext(nudges) for _ in ours] == [Nudge(name, RUN, "settled") for name in ours]
+        await wire.nudge(ours[0], RUN, "again")
+        assert await anext(nudges) == Nudge(ours[0], RUN, "again")
+    await nudges.aclose()
+
+
 async def test_what_is_no_nudge_is_passed_over(redis_server: RedisServer, wire: Wire) -> None:
-    nudges = wire.nudges(NAMESPACE)
+    nudges = wire.nudges([NAMESPACE])
     async with asyncio.timeout(20):
         await anext(nudges)
         for junk in (
