@@ -91,12 +91,15 @@ class Bench:
         )
         record = (await read_runs(self.store, [uid]))[uid]
         assert condition(done.object, "Succeeded"), done.object["status"]
-        told, logged = self._told(record, await self._events(record)), await self._logged(pod_name(name, 1))
+        told = self._told(record, await self._events(record))
+        # A Run can be Finished before the kubelet has told that its container runs, and has logs.
+        started = await self._started(pod_name(name, 1))
+        logged = await self._logged(pod_name(name, 1))
         moments = {
             "admitted": record.created_at.timestamp(),
             "assigned": record.attempts[0].started.timestamp(),
             "pod created": pod.at,
-            "agent started": await self._started(pod_name(name, 1)),
+            "agent started": started,
             "agent reads": logged["agent starts"].at,
             "claimed": told.pop("claimed"),
             "LangGraph imported": logged["langgraph imported"].at,
