@@ -38,6 +38,8 @@ def _pod(image: str) -> Object:
         "name": NAME,
         "image": image,
         "command": ["python", "/model/server.py", str(PORT), "/model/scenes.json"],
+        # Without a request every agent's start goes before it, and answers come later than the timeout.
+        "resources": {"requests": {"cpu": "200m"}},
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
         "securityContext": {**RESTRICTED_POD, **RESTRICTED_CONTAINER},
         "volumeMounts": [{"name": NAME, "mountPath": "/model"}],

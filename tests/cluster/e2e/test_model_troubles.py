@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(420
 RIGHT_KEY = "the-right-key"
 RETRIES = 3
 """Of the provider's client, as our runtime sets it: so many refusals cost time only."""
+TIMEOUT = "5"
+"""Seconds; longer than an answer takes while ten agents start on two cores."""
 TROUBLES: dict[str, tuple[Object, str]] = {
     "429": ({"refuse": 429}, "try later or raise the quota"),
     "500": ({"refuse": 500}, "(HTTP 500); try again later"),
@@ -56,7 +58,7 @@ async def stage(cluster: Cluster, treadle_release: Release) -> AsyncIterator[Sta
         url = await start_model(stage, scenes())
         await stage.apply(secret("key", key="a-wrong-key"))
         for name in scenes():
-            model = {"provider": "openai", "name": name, "baseURL": url, "parameters": {"timeout": "2"}}
+            model = {"provider": "openai", "name": name, "baseURL": url, "parameters": {"timeout": TIMEOUT}}
             model["apiKeySecretKeyRef"] = {"name": "key", "key": "key"}
             retry = {"backoffLimit": 0} if name.startswith("lasts") else {"backoffSeconds": 1}
             await stage.apply(agent(name, model=model), thread(name, name), run(name, None, retry=retry))
