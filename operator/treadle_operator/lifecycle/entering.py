@@ -16,7 +16,7 @@ from treadle_operator.lifecycle.actions import (
     RunDecision,
 )
 from treadle_operator.lifecycle.ending import let_go
-from treadle_operator.lifecycle.seen import retries_left
+from treadle_operator.lifecycle.seen import Seen
 from treadle_operator.lifecycle.status import Shown, overlaid, unfinished
 from treadle_operator.lifecycle.telling import decide
 from treadle_operator.lifecycle.world import Prepared, Problem, RunWorld
@@ -134,7 +134,7 @@ def its_turn(world: RunWorld) -> RunDecision | None:
         return None
     attempt = record.attempt + 1
     pod = names.pod_name(world.run.name, attempt)
-    create = (CreatePod(attempt, retries_left(record)),) if world.agent is not None else ()
+    create = (CreatePod(attempt, Seen(world, record).retries_left()),) if world.agent is not None else ()
     return Decision((Assign(attempt, record.thread_token, pod), EnsureLease(pod), *create), requeue_after=0.0)
 
 

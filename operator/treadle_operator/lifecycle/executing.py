@@ -19,7 +19,7 @@ from treadle_operator.lifecycle.actions import (
 from treadle_operator.lifecycle.conditions import FALSE, TRUE, word
 from treadle_operator.lifecycle.ending import end_pods, revoke
 from treadle_operator.lifecycle.loss import SECOND_LOOK, Loss, backoff
-from treadle_operator.lifecycle.seen import Seen, retries_left
+from treadle_operator.lifecycle.seen import Seen
 from treadle_operator.lifecycle.starting import image_overdue, starting
 from treadle_operator.lifecycle.status import Shown, unfinished
 from treadle_operator.lifecycle.telling import decide
@@ -74,7 +74,7 @@ def budget_used(seen: Seen) -> RunDecision | None:
     loss, record, retry = seen.loss, seen.record, seen.settings.retry
     if loss is None:
         return None
-    if loss.kind is LossClass.RETRY and record.retries >= retry.backoff_limit:
+    if loss.kind is LossClass.RETRY and seen.retries_left() == 0:
         told = f"{loss.message}; {record.retries} retries are used up (retry.backoffLimit)"
         # The reader's next action is that of the reason: more memory, here, and not a search for the cause.
         memory = loss.reason == Reason.OUT_OF_MEMORY
@@ -112,7 +112,7 @@ def takeover(seen: Seen) -> RunDecision | None:
         return None
     attempt = seen.record.attempt + 1
     pod = names.pod_name(world.run.name, attempt)
-    create = (CreatePod(attempt, retries_left(seen.record, loss)),) if world.agent is not None else ()
+    create = (CreatePod(attempt, seen.retries_left(loss)),) if world.agent is not None else ()
     told = f"{loss.message}; attempt {attempt} continues from the last checkpoint"
     shown = Shown(Phase.RECOVERING, loss.reason, told, owned=(FALSE, loss.reason))
     return decide(
@@ -197,7 +197,7 @@ def same_pod(seen: Seen) -> RunDecision:
     world, attempt = seen.world, seen.record.attempt
     pod = names.pod_name(world.run.name, attempt)
     left = max(SOON, _start_left(seen))
-    create = CreatePod(attempt, retries_left(seen.record))
+    create = CreatePod(attempt, seen.retries_left())
     again = (Assign(attempt, seen.record.thread_token, pod), EnsureLease(pod), create)
     if world.agent is None:
         told = "The Agent of the Thread does not exist; create it again, the pod is started from it"

@@ -33,12 +33,6 @@ def limits(record: RunRecord) -> Limits:
         return Limits()
 
 
-def retries_left(record: RunRecord, loss: Loss | None = None) -> int:
-    """What retry.backoffLimit still grants once `loss` is counted, too."""
-    used = record.retries + (loss is not None and loss.kind is LossClass.RETRY)
-    return max(0, limits(record).retry.backoff_limit - used)
-
-
 @dataclass(frozen=True)
 class Seen:
     """An admitted, unfinished run, seen with its current attempt. Answers are worked out once per pass."""
@@ -49,6 +43,11 @@ class Seen:
     @cached_property
     def settings(self) -> Limits:
         return limits(self.record)
+
+    def retries_left(self, loss: Loss | None = None) -> int:
+        """What retry.backoffLimit still grants once `loss` is counted, too."""
+        used = self.record.retries + (loss is not None and loss.kind is LossClass.RETRY)
+        return max(0, self.settings.retry.backoff_limit - used)
 
     @property
     def claimed(self) -> bool:

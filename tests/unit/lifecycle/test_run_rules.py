@@ -156,9 +156,6 @@ def actions(seen: RunWorld) -> tuple[object, ...]:
     return rules.decide_run(seen).actions
 
 
-START_FIRST = (EnsureLease("review-a1"), CreatePod(1, retries_left=3))
-
-
 def test_a_new_run_gets_its_finalizer_before_it_is_admitted() -> None:
     assert actions(fresh()) == (AddFinalizer(), Admit(THREAD, PREPARED, run_object().created))
     assert rules.decide_run(fresh()).status is None
