@@ -111,11 +111,11 @@ class ObjectStatus(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.conditions) || !(self.conditions.exists(c, c.type == 'Stalled' && c.status == 'True')"
-            " && self.conditions.exists(c, c.type == 'Reconciling' && c.status == 'True'))",
+            "self.filter(c, c.type in ['Stalled', 'Reconciling'] && c.status == 'True').size() < 2",
             "Stalled and Reconciling cannot both be True: set one of them to False or leave it out",
             holds=lambda status: not (status.is_true("Stalled") and status.is_true("Reconciling")),
             field="conditions",
+            inside=True,
         ),
     )
 
@@ -134,16 +134,16 @@ class ObjectStatus(ApiModel):
         return found is not None and found.status is ConditionStatus.TRUE
 
 
-def token_never_falls(path: str) -> Rule:
-    """The fencing token at `path` (dotted) of a status only rises, and is never removed."""
-    parts = path.split(".")
-    prefixes = [".".join(parts[: i + 1]) for i in range(len(parts))]
-    was = " && ".join(f"has(oldSelf.{p})" for p in prefixes)
-    now = " && ".join(f"has(self.{p})" for p in prefixes)
-    return Rule(
-        f"!({was}) || ({now} && self.{path} >= oldSelf.{path})",
-        "the fencing token never falls and is never removed: keep the stored value or a higher one",
-        field=parts[0],
+FENCE_ADVICE: Final = (
+    "the fencing token never falls and is never removed: keep the stored value or a higher one"
+)
+
+
+def token_never_falls(field: str) -> tuple[Rule, ...]:
+    """The fencing token in `field` only rises, and is never removed."""
+    return (
+        Rule("self >= oldSelf", FENCE_ADVICE, field=field, inside=True),
+        Rule(f"has(self.{field}) || !has(oldSelf.{field})", FENCE_ADVICE, field=field),
     )
 
 

@@ -40,11 +40,19 @@ class Rule:
     holds: Callable[[Any], bool] | None = None
     """The same sentence in Python; None for rules about a change, which only the server can judge."""
     field: str | None = None
+    inside: bool = False
+    """The server judges `field` itself, which is `self` then: not at all where it is absent, and a rule with
+    `oldSelf` only where it was there before. Cheaper than a look from outside, which lists every field of the
+    object each time; a status is written often."""
+    message_cel: str | None = None
+    """CEL for a message that depends on the object; `message` is then for people who read the schema."""
     reason: str = "FieldValueInvalid"
 
     def as_schema(self) -> JsonSchemaValue:
         schema: JsonSchemaValue = {"rule": self.cel, "message": self.message}
-        if self.field is not None:
+        if self.message_cel is not None:
+            schema["messageExpression"] = self.message_cel
+        if self.field is not None and not self.inside:
             schema["fieldPath"] = f".{self.field}"
         if self.reason != "FieldValueInvalid":
             schema["reason"] = self.reason
@@ -55,7 +63,7 @@ class ApiModel(BaseModel):
     """A part of an object of ours.
 
     Frozen; spelled in camelCase on the wire; unknown fields are ignored, since an older program meets newer
-    objects. Never written back whole: status goes out by server-side apply, finalizers by patch.
+    objects. Never written back whole: a status is replaced by itself, finalizers are patched.
     """
 
     model_config = ConfigDict(
@@ -79,10 +87,12 @@ class ApiModel(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
-        if cls.rules:
-            handler.resolve_ref_schema(schema)["x-kubernetes-validations"] = [
-                rule.as_schema() for rule in cls.rules
-            ]
+        resolved = handler.resolve_ref_schema(schema)
+        for rule in cls.rules:
+            judged = resolved
+            if rule.inside and rule.field is not None:
+                judged = resolved["properties"][rule.field]
+            judged.setdefault("x-kubernetes-validations", []).append(rule.as_schema())
         return schema
 
 
@@ -160,21 +170,34 @@ Atomic = Extra((("x-kubernetes-list-type", "atomic"),))
 """A list that one writer replaces as a whole."""
 
 
-def immutable(field: str, advice: str, *, required: bool = False) -> Rule:
-    """`field` may not change once the object exists: neither its value nor whether it is set.
+def immutable(required: tuple[str, ...], optional: tuple[str, ...], advice: str) -> tuple[Rule, ...]:
+    """These fields may not change once the object exists: neither their values nor whether they are set."""
+    comes_or_goes = {field: f"has(self.{field}) != has(oldSelf.{field})" for field in optional}
+    named = " + ".join(f"({differs} ? '{field} ' : '')" for field, differs in comes_or_goes.items())
+    return (
+        *(
+            Rule(
+                "self == oldSelf",
+                f"{field} is immutable: {advice}",
+                field=field,
+                inside=True,
+                reason="FieldValueForbidden",
+            )
+            for field in (*required, *optional)
+        ),
+        Rule(
+            f"!({' || '.join(comes_or_goes.values())})",
+            f"no field may come or go: {advice}",
+            message_cel=f"{named} + 'is immutable: {advice}'",
+            reason="FieldValueForbidden",
+        ),
+    )
 
-    Stands one level above the field, because a rule on an optional field is not run when it comes or goes.
-    """
-    same = f"self.{field} == oldSelf.{field}"
-    if not required:
-        same = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"
-    return Rule(same, f"{field} is immutable: {advice}", field=field, reason="FieldValueForbidden")
 
-
-def same_once_set(field: str) -> Rule:
+def same_once_set(field: str) -> tuple[Rule, ...]:
     """`field` of a status is written once and then kept."""
-    return Rule(
-        f"!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})",
-        f"{field} is set once: keep the stored value",
-        field=field,
+    message = f"{field} is set once: keep the stored value"
+    return (
+        Rule("self == oldSelf", message, field=field, inside=True),
+        Rule(f"has(self.{field}) || !has(oldSelf.{field})", message, field=field),
     )

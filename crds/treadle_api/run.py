@@ -62,11 +62,12 @@ class RunInput(ApiModel):
             ),
         ),
         Rule(
-            f"!has(self.messages) || self.messages.map(m, m.content.size()).sum() <= {MESSAGES_LIMIT}",
+            f"self.map(m, m.content.size()).sum() <= {MESSAGES_LIMIT}",
             f"all messages together may have at most {MESSAGES_LIMIT} characters: put larger input into a"
             " ConfigMap and use configMapKeyRef",
             holds=lambda i: sum(len(m.content) for m in i.messages or ()) <= MESSAGES_LIMIT,
             field="messages",
+            inside=True,
         ),
     )
 
@@ -107,20 +108,17 @@ class RunSpec(ApiModel):
     """What to execute. Nothing of it can change: create another Run instead."""
 
     rules = (
-        immutable("threadRef", "create another Run", required=True),
-        immutable("threadTemplate", "create another Run"),
-        immutable("input", "create another Run", required=True),
-        immutable("files", "create another Run"),
-        immutable("config", "create another Run"),
-        immutable("retry", "create another Run"),
-        immutable("timeouts", "create another Run"),
-        immutable("delivery", "create another Run"),
-        immutable("podTemplate", "create another Run"),
+        *immutable(
+            ("threadRef", "input"),
+            ("threadTemplate", "files", "config", "retry", "timeouts", "delivery", "podTemplate"),
+            "create another Run",
+        ),
         Rule(
-            "!has(self.files) || self.files.all(f, !self.files.exists(g, g.path.startsWith(f.path + '/')))",
+            "self.all(f, !self.exists(g, g.path.startsWith(f.path + '/')))",
             "a path in files is both a file and a folder of another: rename one of them",
             holds=lambda spec: not _nested(spec.files),
             field="files",
+            inside=True,
         ),
     )
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from treadle_api.meta import TOKEN_LIMIT, ObjectStatus, ReasonWord, token_never_falls
+from treadle_api.meta import FENCE_ADVICE, TOKEN_LIMIT, ObjectStatus, ReasonWord, token_never_falls
 from treadle_api.rules import ApiModel, Int32, Int64, Rule, Time, Unique, Worded, same_once_set
 from treadle_api.settings import Requirement
 from treadle_api.thread import Outcome
@@ -46,6 +46,8 @@ class RunAgent(ApiModel):
 
 class Ownership(ApiModel):
     """Who may write."""
+
+    rules = token_never_falls("fencingToken")
 
     holder: str | None = Field(default=None, max_length=128)
     """`<pod uid>/<nonce>` of the process that claimed the thread."""
@@ -94,6 +96,8 @@ class DeliveredArtifact(ApiModel):
 
 class DeliveryStatus(ApiModel):
     """The receipt."""
+
+    rules = same_once_set("receiptID")
 
     receipt_id: str | None = Field(default=None, min_length=1, max_length=128)
     """Digest of the durable receipt; set once."""
@@ -172,63 +176,66 @@ class Result(ApiModel):
     """LangChain's id of the last message."""
 
 
-def _true(who: str, type_: str) -> str:
-    return f"(has({who}.conditions) && {who}.conditions.exists(c, c.type == '{type_}' && c.status == 'True'))"
+def _true(type_: str) -> str:
+    return f"self.conditions.exists(c, c.type == '{type_}' && c.status == 'True')"
 
 
-def _succeeded_says(status: ObjectStatus) -> bool:
-    found = status.condition("Succeeded")
-    return found is not None and found.status != "Unknown"
+def _ends_whole(status: ObjectStatus) -> bool:
+    succeeded = status.condition("Succeeded")
+    return status.is_true("Finished") and succeeded is not None and succeeded.status != "Unknown"
 
 
 class RunObjectStatus(ObjectStatus):
-    """How far the run is and how it ended; written by the operator alone."""
+    """How far the run is and how it ended; written by the operator alone. `completionTime` marks the end."""
 
     rules = (
         *ObjectStatus.rules,
-        token_never_falls("ownership.fencingToken"),
         Rule(
-            f"!{_true('oldSelf', 'Finished')} || {_true('self', 'Finished')}",
-            "Finished is final: keep the condition",
-            field="conditions",
+            "has(self.ownership) || !has(oldSelf.ownership)",
+            FENCE_ADVICE,
+            field="ownership",
         ),
         Rule(
-            f"!{_true('oldSelf', 'Finished')} || oldSelf.conditions.all(o, o.type != 'Succeeded' ||"
-            " (has(self.conditions) && self.conditions.exists(n, n.type == 'Succeeded'"
-            " && n.status == o.status && n.reason == o.reason)))",
-            "the outcome is frozen once Finished is True: keep status and reason of Succeeded",
-            field="conditions",
-        ),
-        Rule(
-            f"!{_true('oldSelf', 'Finished')} || (has(self.outcome) == has(oldSelf.outcome)"
-            " && (!has(self.outcome) || self.outcome == oldSelf.outcome))",
-            "outcome is frozen once Finished is True: keep the stored value",
-            field="outcome",
-        ),
-        Rule(
-            f"!{_true('self', 'Finished')} || self.conditions.exists(c, c.type == 'Succeeded'"
-            " && c.status != 'Unknown')",
-            "Finished=True needs Succeeded True or False: set both in one write",
-            holds=lambda s: not s.is_true("Finished") or _succeeded_says(s),
-            field="conditions",
-        ),
-        Rule(
-            f"!{_true('self', 'Succeeded')} || (has(self.delivery) && has(self.delivery.receiptID)"
-            f" && {_true('self', 'Finished')})",
-            "Succeeded=True needs delivery.receiptID and Finished=True: write the receipt's id with it",
+            "has(self.completionTime) || !has(self.conditions)"
+            " || !self.conditions.exists(c, c.type in ['Finished', 'Succeeded'] && c.status == 'True')",
+            "Finished=True and Succeeded=True need completionTime: write when the run ended with them",
             holds=lambda s: (
-                not s.is_true("Succeeded")
-                or (s.delivery is not None and s.delivery.receipt_id is not None and s.is_true("Finished"))
+                s.completion_time is not None or not (s.is_true("Finished") or s.is_true("Succeeded"))
             ),
             field="conditions",
         ),
         Rule(
-            "!(has(oldSelf.delivery) && has(oldSelf.delivery.receiptID)) || (has(self.delivery)"
-            " && has(self.delivery.receiptID) && self.delivery.receiptID == oldSelf.delivery.receiptID)",
-            "delivery.receiptID is set once: keep the stored value",
+            f"!has(self.completionTime) || (has(self.conditions) && {_true('Finished')}"
+            " && self.conditions.exists(c, c.type == 'Succeeded' && c.status != 'Unknown'))",
+            "completionTime needs Finished=True, and that needs Succeeded True or False: set all three in one"
+            " write and keep them, Finished is final",
+            holds=lambda s: s.completion_time is None or _ends_whole(s),
+            field="conditions",
+        ),
+        Rule(
+            f"!has(self.completionTime) || !has(self.conditions) || !{_true('Succeeded')}"
+            " || (has(self.delivery) && has(self.delivery.receiptID))",
+            "Succeeded=True needs delivery.receiptID: write the receipt's id with it",
+            holds=lambda s: (
+                not s.is_true("Succeeded") or (s.delivery is not None and s.delivery.receipt_id is not None)
+            ),
+            field="conditions",
+        ),
+        *same_once_set("completionTime"),
+        Rule(
+            "!has(oldSelf.completionTime) || !has(oldSelf.conditions)"
+            " || oldSelf.conditions.all(o, o.type != 'Succeeded' || (has(self.conditions)"
+            " && self.conditions.exists(n, n.type == 'Succeeded' && n.status == o.status"
+            " && n.reason == o.reason)))",
+            "the outcome is frozen once the run ended: keep status and reason of Succeeded",
+            field="conditions",
+        ),
+        *same_once_set("outcome"),
+        Rule(
+            "has(self.delivery) || !has(oldSelf.delivery)",
+            "delivery is kept once it is set: write it with every status",
             field="delivery",
         ),
-        same_once_set("completionTime"),
     )
 
     phase: Phase | None = None

@@ -35,6 +35,7 @@ _KEPT = (
     "additionalProperties",
 )
 """In the order in which they are written."""
+_RULES = "x-kubernetes-validations"
 _DROPPED = frozenset({"title", "$defs"})
 
 
@@ -88,14 +89,20 @@ def _resolve(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Mapping[str
     if "$ref" not in node:
         return node
     target = defs[node["$ref"].removeprefix("#/$defs/")]
-    return {**_resolve(target, defs), **{key: value for key, value in node.items() if key != "$ref"}}
+    return _beside(_resolve(target, defs), {key: value for key, value in node.items() if key != "$ref"})
+
+
+def _beside(node: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`node` with what a field says of it; rules of both hold."""
+    rules = [*node.get(_RULES, ()), *more.get(_RULES, ())]
+    return {**node, **more, **({_RULES: rules} if rules else {})}
 
 
 def _convert_union(node: Mapping[str, Any], defs: Mapping[str, Schema], where: str) -> Schema:
     arms = [arm for arm in node["anyOf"] if arm.get("type") != "null"]
     beside = {key: value for key, value in node.items() if key != "anyOf"}
     if len(arms) == 1:
-        return _convert({**_resolve(arms[0], defs), **beside}, defs, where)
+        return _convert(_beside(_resolve(arms[0], defs), beside), defs, where)
     if beside.get("x-kubernetes-int-or-string") and {arm.get("type") for arm in arms} == {
         "integer",
         "string",

@@ -36,10 +36,7 @@ class Outcome(StrEnum):
 class ThreadSpec(ApiModel):
     """Which agent, and which lineage of state."""
 
-    rules = (
-        immutable("agentRef", "create another Thread for another agent", required=True),
-        immutable("threadID", "create another Thread"),
-    )
+    rules = immutable(("agentRef",), ("threadID",), "create another Thread")
 
     agent_ref: AgentRef
     """The Agent that all Runs of this Thread execute."""
@@ -95,7 +92,7 @@ class LastRun(ApiModel):
 class ThreadObjectStatus(ObjectStatus):
     """What the operator knows of the Thread; a projection of the store."""
 
-    rules = (*ObjectStatus.rules, token_never_falls("fencingToken"))
+    rules = (*ObjectStatus.rules, *token_never_falls("fencingToken"))
 
     thread_id: str | None = Field(default=None, max_length=128)
     """The key of the state within the namespace, resolved."""

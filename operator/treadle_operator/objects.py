@@ -50,7 +50,7 @@ class Objects:
 
     async def write_status(self, resource: str, seen: Json, status: Mapping[str, Any]) -> Json:
         """The object as it is afterwards. Raises Conflict, NotFound."""
-        return self._keep(resource, await self._kube.apply_status(resource, seen, status))
+        return self._keep(resource, await self._kube.replace_status(resource, seen, status))
 
     def threads_with_key(self, thread: ThreadObject) -> list[Json]:
         """Other Threads of the namespace with the same threadID, oldest first."""

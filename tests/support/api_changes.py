@@ -38,6 +38,10 @@ def _immutable(field: str) -> str:
     return f"spec.{field}: Forbidden: {field} is immutable: create another Run"
 
 
+def _settled(field: str) -> str:
+    return f"spec: Forbidden: {field} is immutable: create another Run"
+
+
 SPEC_CHANGES: tuple[Change, ...] = (
     Change("a run's labels change", run(), merged(run(), {"metadata": {"labels": {"a": "b"}}})),
     Change("the same run again", _FULL, _FULL),
@@ -46,7 +50,7 @@ SPEC_CHANGES: tuple[Change, ...] = (
     Change("a run's input changes its kind", run(), run_input(json="{}"), _immutable("input")),
     _change("a run's input goes", run(), "spec.input: Required value", input=ABSENT),
     *(
-        _change(f"a run's {field} goes", _FULL, _immutable(field), **{field: ABSENT})
+        _change(f"a run's {field} goes", _FULL, _settled(field), **{field: ABSENT})
         for field in ("threadTemplate", "files", "config", "retry", "timeouts", "delivery", "podTemplate")
     ),
     *(
@@ -54,7 +58,7 @@ SPEC_CHANGES: tuple[Change, ...] = (
             f"a run's {field} comes",
             run(),
             merged(run(), {"spec": {field: _FULL["spec"][field]}}),
-            _immutable(field),
+            _settled(field),
         )
         for field in ("threadTemplate", "files", "config", "retry", "timeouts", "delivery", "podTemplate")
     ),
@@ -78,13 +82,19 @@ SPEC_CHANGES: tuple[Change, ...] = (
     _change(
         "a thread's id comes",
         thread(),
-        "spec.threadID: Forbidden: threadID is immutable: create another Thread",
+        "spec: Forbidden: threadID is immutable: create another Thread",
         threadID="x",
+    ),
+    _change(
+        "a thread's id changes",
+        thread(threadID="x"),
+        "spec.threadID: Forbidden: threadID is immutable: create another Thread",
+        threadID="y",
     ),
     _change(
         "a thread's id goes",
         thread(threadID="x"),
-        "spec.threadID: Forbidden: threadID is immutable: create another Thread",
+        "spec: Forbidden: threadID is immutable: create another Thread",
         threadID=ABSENT,
     ),
     _change("an agent's model changes", agent(), None, model={"name": "other"}),

@@ -59,8 +59,10 @@ FAILURE = status(
     outcome="Error",
     completionTime=LATER,
 )
-_FROZEN = "status.conditions: Invalid value: the outcome is frozen once Finished is True"
-_NEEDS_RECEIPT = "status.conditions: Invalid value: Succeeded=True needs delivery.receiptID and Finished=True"
+_FROZEN = "status.conditions: Invalid value: the outcome is frozen once the run ended"
+_NEEDS_RECEIPT = "status.conditions: Invalid value: Succeeded=True needs delivery.receiptID"
+_NEEDS_TIME = "status.conditions: Invalid value: Finished=True and Succeeded=True need completionTime"
+_WHOLE_END = "status.conditions: Invalid value: completionTime needs Finished=True"
 _TOKEN = "the fencing token never falls and is never removed"
 
 
@@ -79,8 +81,10 @@ class StatusCase:
         return self.sentence
 
 
-def _over(before: Object, sentence: str, deny: str | None, **changes: Any) -> StatusCase:
-    return StatusCase(sentence, merged(before, changes), deny, before, alone=False)
+def _over(
+    before: Object, sentence: str, deny: str | None, *, alone: bool = False, **changes: Any
+) -> StatusCase:
+    return StatusCase(sentence, merged(before, changes), deny, before, alone)
 
 
 STATUS: tuple[StatusCase, ...] = (
@@ -102,17 +106,21 @@ STATUS: tuple[StatusCase, ...] = (
     StatusCase(
         "a success that is not finished",
         merged(SUCCESS, {"conditions": [condition("Succeeded", "True")]}),
-        _NEEDS_RECEIPT,
+        _WHOLE_END,
     ),
+    StatusCase("a success without its time", merged(SUCCESS, {"completionTime": ABSENT}), _NEEDS_TIME),
+    StatusCase("a success and nothing else", status(condition("Succeeded", "True")), _NEEDS_TIME),
+    StatusCase("a failure without its time", merged(FAILURE, {"completionTime": ABSENT}), _NEEDS_TIME),
+    StatusCase("an end that only its time tells", status(completionTime=LATER), _WHOLE_END),
     StatusCase(
         "an end without an outcome",
-        status(condition("Finished", "True"), condition("Succeeded", "Unknown")),
-        "status.conditions: Invalid value: Finished=True needs Succeeded True or False",
+        status(condition("Finished", "True"), condition("Succeeded", "Unknown"), completionTime=LATER),
+        _WHOLE_END,
     ),
     StatusCase(
         "an end that says nothing of success",
-        status(condition("Finished", "True")),
-        "status.conditions: Invalid value: Finished=True needs Succeeded True or False",
+        status(condition("Finished", "True"), completionTime=LATER),
+        _WHOLE_END,
     ),
     StatusCase(
         "stalled and reconciling",
@@ -164,12 +172,15 @@ STATUS: tuple[StatusCase, ...] = (
     ),
     _over(RUNNING, "a higher token", None, ownership={"fencingToken": 4}),
     _over(
-        RUNNING, "a lower token", f"status.ownership: Invalid value: {_TOKEN}", ownership={"fencingToken": 2}
+        RUNNING,
+        "a lower token",
+        f"status.ownership.fencingToken: Invalid value: … {_TOKEN}",
+        ownership={"fencingToken": 2},
     ),
     _over(
         RUNNING,
         "a token that goes",
-        f"status.ownership: Invalid value: {_TOKEN}",
+        f"status.ownership.fencingToken: Invalid value: {_TOKEN}",
         ownership={"fencingToken": ABSENT},
     ),
     _over(RUNNING, "an owner that goes", f"status.ownership: Invalid value: {_TOKEN}", ownership=ABSENT),
@@ -177,13 +188,22 @@ STATUS: tuple[StatusCase, ...] = (
     _over(
         SUCCESS,
         "the end is taken back",
-        "status.conditions: Invalid value: Finished is final",
+        _WHOLE_END,
+        alone=True,
         conditions=[condition("Reconciling", "True")],
     ),
     _over(
         SUCCESS,
+        "the end is taken back with its time",
+        "status.completionTime: Invalid value: completionTime is set once",
+        conditions=[condition("Reconciling", "True")],
+        completionTime=ABSENT,
+    ),
+    _over(
+        SUCCESS,
         "the end becomes false",
-        "status.conditions: Invalid value: Finished is final",
+        _WHOLE_END,
+        alone=True,
         conditions=[condition("Finished", "False"), condition("Succeeded", "Unknown")],
     ),
     _over(
@@ -207,19 +227,29 @@ STATUS: tuple[StatusCase, ...] = (
         conditions=[condition("Finished", "True"), condition("Succeeded", "True", "Other")],
     ),
     _over(
-        SUCCESS, "the outcome changes", "status.outcome: Invalid value: outcome is frozen", outcome="Error"
+        SUCCESS,
+        "the outcome changes",
+        "status.outcome: Invalid value: … outcome is set once",
+        outcome="Error",
     ),
-    _over(SUCCESS, "the outcome goes", "status.outcome: Invalid value: outcome is frozen", outcome=ABSENT),
+    _over(SUCCESS, "the outcome goes", "status.outcome: Invalid value: outcome is set once", outcome=ABSENT),
+    _over(
+        SUCCESS,
+        "the receipt goes",
+        "status.delivery: Invalid value: delivery is kept once it is set",
+        alone=True,
+        delivery=ABSENT,
+    ),
     _over(
         SUCCESS,
         "the receipt changes",
-        "status.delivery: Invalid value: delivery.receiptID is set once",
+        "status.delivery.receiptID: Invalid value: … receiptID is set once",
         delivery={"receiptID": "sha256:ff"},
     ),
     _over(
         SUCCESS,
         "the time of the end changes",
-        "status.completionTime: Invalid value: completionTime is set once",
+        "status.completionTime: Invalid value: … completionTime is set once",
         completionTime=TIME,
     ),
     _over(SUCCESS, "the newest generation is said after the end", None, observedGeneration=2),
@@ -239,7 +269,7 @@ STATUS: tuple[StatusCase, ...] = (
     StatusCase(
         "a thread with a lower token",
         status(fencingToken=1),
-        f"status.fencingToken: Invalid value: {_TOKEN}",
+        f"status.fencingToken: Invalid value: … {_TOKEN}",
         status(fencingToken=2),
         alone=False,
         kind="Thread",

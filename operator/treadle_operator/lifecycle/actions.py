@@ -12,7 +12,7 @@ from treadle_api.records import FencingToken, LossClass, RunStatus, ThreadID
 from treadle_operator.lifecycle.world import Prepared, ThreadObject
 
 Status = dict[str, Any]
-"""A complete status in the API's spelling; it replaces what was there (server-side apply)."""
+"""A complete status in the API's spelling; it replaces what was there."""
 
 
 @dataclass(frozen=True, slots=True)

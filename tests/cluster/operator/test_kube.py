@@ -1,11 +1,13 @@
 """The operator's calls on a real API server: what they do, and what their failures are called."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from treadle_api.names import FINALIZER
+from support.cluster import Cluster
+from treadle_api.names import FIELD_MANAGER, FINALIZER
 from treadle_operator.kube import Kube
 from treadle_operator.kube_errors import AlreadyExists, Conflict, NotFound, Rejected, Unavailable
 from treadle_operator.kube_login import Credentials
@@ -76,20 +78,58 @@ async def test_a_replace_with_an_old_version_is_a_conflict(kube: Kube, namespace
         await kube.replace("leases", namespace, "l", body)
 
 
-async def test_a_status_is_applied_only_to_the_object_that_was_seen(kube: Kube, namespace: str) -> None:
+async def test_a_status_is_written_only_to_the_object_that_was_seen(kube: Kube, namespace: str) -> None:
     seen = await kube.create("runs", namespace, run())
-    applied = await kube.apply_status("runs", seen, {"observedGeneration": 1, "phase": "Pending"})
-    assert applied["status"]["phase"] == "Pending"
-    assert applied["metadata"]["generation"] == 1
+    written = await kube.replace_status("runs", seen, {"observedGeneration": 1, "phase": "Pending"})
+    assert written["status"]["phase"] == "Pending"
+    assert written["metadata"]["generation"] == 1
     with pytest.raises(Conflict):
-        await kube.apply_status("runs", seen, {"observedGeneration": 1, "phase": "Queued"})
+        await kube.replace_status("runs", seen, {"observedGeneration": 1, "phase": "Queued"})
 
 
-async def test_a_field_that_is_no_longer_applied_goes(kube: Kube, namespace: str) -> None:
+async def test_a_field_that_is_no_longer_said_goes(kube: Kube, namespace: str) -> None:
     seen = await kube.create("runs", namespace, run())
-    seen = await kube.apply_status("runs", seen, {"observedGeneration": 1, "phase": "Queued", "attempt": 1})
-    seen = await kube.apply_status("runs", seen, {"observedGeneration": 1, "phase": "Starting"})
+    seen = await kube.replace_status("runs", seen, {"observedGeneration": 1, "phase": "Queued", "attempt": 1})
+    seen = await kube.replace_status("runs", seen, {"observedGeneration": 1, "phase": "Starting"})
     assert "attempt" not in seen["status"]
+
+
+async def test_what_another_hand_wrote_into_the_status_goes_with_the_next_write(
+    cluster: Cluster, kube: Kube, namespace: str
+) -> None:
+    seen = await kube.create("runs", namespace, run())
+    await kube.replace_status("runs", seen, {"observedGeneration": 1, "phase": "Starting"})
+    patch = json.dumps({"status": {"model": "by hand"}})
+    words = ("patch", "run/sales", "--subresource=status", "--type=merge", f"--patch={patch}")
+    await cluster.kubectl(*words, namespace=namespace)
+    by_hand = await kube.get("runs", namespace, "sales")
+    assert by_hand["status"]["model"] == "by hand"
+    seen = await kube.replace_status("runs", by_hand, {"observedGeneration": 1, "phase": "Running"})
+    assert seen["status"] == {"observedGeneration": 1, "phase": "Running"}
+
+
+async def test_a_status_of_an_object_that_is_gone_is_not_found(kube: Kube, namespace: str) -> None:
+    seen = await kube.create("runs", namespace, run())
+    await kube.delete("runs", namespace, "sales", uid=seen["metadata"]["uid"])
+    with pytest.raises(NotFound):
+        await kube.replace_status("runs", seen, {"observedGeneration": 1})
+
+
+async def test_a_status_leaves_everything_else_to_its_owners(
+    cluster: Cluster, kube: Kube, namespace: str
+) -> None:
+    body = run()
+    body["metadata"]["labels"] = {"team": "sales"}
+    await cluster.run("kubectl", "apply", "--server-side", "-f", "-", "-n", namespace, stdin=json.dumps(body))
+    seen = await kube.get("runs", namespace, "sales")
+    pod = {"name": "sales-a1", "uid": "u", "node": "n"}
+    status = {"observedGeneration": 1, "phase": "Starting", "pod": pod}
+    after = await kube.replace_status("runs", seen, status)
+    assert (after["spec"], after["metadata"]["labels"]) == (seen["spec"], {"team": "sales"})
+    theirs, ours = after["metadata"]["managedFields"]
+    assert theirs == seen["metadata"]["managedFields"][0]
+    assert (ours["manager"], ours["subresource"]) == (FIELD_MANAGER, "status")
+    assert ours["fieldsV1"] == {"f:status": {}}
 
 
 async def test_the_finalizer_comes_and_goes_and_no_other_is_touched(kube: Kube, namespace: str) -> None:
