@@ -81,12 +81,14 @@ class World:
 _RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlayedAgent:
     """Keeper and agent of one pod object."""
 
     world: World
     sql: SqlAgent
+    lease: Object | None = None
+    """As it was last written."""
 
     @property
     def run(self) -> str:
@@ -107,11 +109,12 @@ class PlayedAgent:
         await self._hold("")
 
     async def _hold(self, holder: str) -> None:
+        """Reads the Lease the first time, as the keeper does."""
         kube, namespace = self.world.base.kube, self.world.base.namespace
         name = lease_name(self.sql.pod["metadata"]["labels"][LABEL_RUN])
-        lease = await kube.get("leases", namespace, name)
+        lease = self.lease or await kube.get("leases", namespace, name)
         lease["spec"]["holderIdentity"] = holder
-        await kube.replace("leases", namespace, name, lease)
+        self.lease = await kube.replace("leases", namespace, name, lease)
 
 
 @asynccontextmanager
