@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from treadle_api.rules import ApiModel, Int64, Rule, Time, Unique, Worded
+from treadle_api.rules import ApiModel, Int64, Rule, Time, Unique, Worded, never_removed
 
 TOKEN_LIMIT: Final = 2**53
 """Fencing tokens stay below it, so that every JSON reader keeps them exact."""
@@ -143,7 +143,7 @@ def token_never_falls(field: str) -> tuple[Rule, ...]:
     """The fencing token in `field` only rises, and is never removed."""
     return (
         Rule("self >= oldSelf", FENCE_ADVICE, field=field, inside=True),
-        Rule(f"has(self.{field}) || !has(oldSelf.{field})", FENCE_ADVICE, field=field),
+        never_removed(field, FENCE_ADVICE),
     )
 
 

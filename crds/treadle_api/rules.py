@@ -171,7 +171,10 @@ Atomic = Extra((("x-kubernetes-list-type", "atomic"),))
 
 
 def immutable(required: tuple[str, ...], optional: tuple[str, ...], advice: str) -> tuple[Rule, ...]:
-    """These fields may not change once the object exists: neither their values nor whether they are set."""
+    """These fields may not change once the object exists: neither their values nor whether they are set.
+
+    The second is judged from outside: a rule on a field is not run when the field comes or goes.
+    """
     comes_or_goes = {field: f"has(self.{field}) != has(oldSelf.{field})" for field in optional}
     named = " + ".join(f"({differs} ? '{field} ' : '')" for field, differs in comes_or_goes.items())
     return (
@@ -194,10 +197,15 @@ def immutable(required: tuple[str, ...], optional: tuple[str, ...], advice: str)
     )
 
 
+def never_removed(field: str, message: str) -> Rule:
+    """`field`, once it is set, is there in every later version of the object."""
+    return Rule(f"has(self.{field}) || !has(oldSelf.{field})", message, field=field)
+
+
 def same_once_set(field: str) -> tuple[Rule, ...]:
     """`field` of a status is written once and then kept."""
     message = f"{field} is set once: keep the stored value"
     return (
         Rule("self == oldSelf", message, field=field, inside=True),
-        Rule(f"has(self.{field}) || !has(oldSelf.{field})", message, field=field),
+        never_removed(field, message),
     )

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from treadle_api.meta import FENCE_ADVICE, TOKEN_LIMIT, ObjectStatus, ReasonWord, token_never_falls
-from treadle_api.rules import ApiModel, Int32, Int64, Rule, Time, Unique, Worded, same_once_set
+from treadle_api.rules import ApiModel, Int32, Int64, Rule, Time, Unique, Worded, never_removed, same_once_set
 from treadle_api.settings import Requirement
 from treadle_api.thread import Outcome
 
@@ -190,11 +190,7 @@ class RunObjectStatus(ObjectStatus):
 
     rules = (
         *ObjectStatus.rules,
-        Rule(
-            "has(self.ownership) || !has(oldSelf.ownership)",
-            FENCE_ADVICE,
-            field="ownership",
-        ),
+        never_removed("ownership", FENCE_ADVICE),
         Rule(
             "has(self.completionTime) || !has(self.conditions)"
             " || !self.conditions.exists(c, c.type in ['Finished', 'Succeeded'] && c.status == 'True')",
@@ -231,11 +227,7 @@ class RunObjectStatus(ObjectStatus):
             field="conditions",
         ),
         *same_once_set("outcome"),
-        Rule(
-            "has(self.delivery) || !has(oldSelf.delivery)",
-            "delivery is kept once it is set: write it with every status",
-            field="delivery",
-        ),
+        never_removed("delivery", "delivery is kept once it is set: write it with every status"),
     )
 
     phase: Phase | None = None

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 Schema = dict[str, Any]
 
+_RULES = "x-kubernetes-validations"
 _KEPT = (
     "description",
     "type",
@@ -29,13 +30,12 @@ _KEPT = (
     "x-kubernetes-int-or-string",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
-    "x-kubernetes-validations",
+    _RULES,
     "properties",
     "items",
     "additionalProperties",
 )
 """In the order in which they are written."""
-_RULES = "x-kubernetes-validations"
 _DROPPED = frozenset({"title", "$defs"})
 
 

@@ -6,6 +6,7 @@ of CPU and its client 0.3 ms; measured here in the same run, it says what the go
 """
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from bench.cpu import Spent, spent
 from bench.watching import Object
 from support.apiserver import ApiServer
 from support.cluster import Cluster
+from support.kinds import serve
 
 STUDY_APISERVER = 3.7
 STUDY_CLIENT = 0.3
@@ -50,15 +52,14 @@ class Yardstick:
 @asynccontextmanager
 async def standing(cluster: Cluster, api: ApiServer, namespace: str) -> AsyncIterator[Yardstick]:
     """The kind and its objects; both go at the end."""
-    await cluster.apply(_definition())
     try:
-        await cluster.kubectl("wait", f"crd/yardsticks.{_GROUP}", "--for=condition=Established")
+        await serve(cluster, "--filename", "-", stdin=json.dumps(_definition()))
         path = f"/apis/{_GROUP}/v1/namespaces/{namespace}/yardsticks"
         for number in range(_OBJECTS):
             (await api.request("POST", path, _object(number))).agreed()
         yield Yardstick(cluster, api, path)
     finally:
-        await cluster.kubectl("delete", f"crd/yardsticks.{_GROUP}")
+        await cluster.kubectl("delete", f"crd/yardsticks.{_GROUP}", "--ignore-not-found")
 
 
 def _object(number: int) -> Object:

@@ -34,12 +34,9 @@ _FULL = run(
 )
 
 
-def _immutable(field: str) -> str:
-    return f"spec.{field}: Forbidden: {field} is immutable: create another Run"
-
-
-def _settled(field: str) -> str:
-    return f"spec: Forbidden: {field} is immutable: create another Run"
+def _immutable(field: str, *, comes_or_goes: bool = False) -> str:
+    place = "spec" if comes_or_goes else f"spec.{field}"
+    return f"{place}: Forbidden: {field} is immutable: create another Run"
 
 
 SPEC_CHANGES: tuple[Change, ...] = (
@@ -50,7 +47,7 @@ SPEC_CHANGES: tuple[Change, ...] = (
     Change("a run's input changes its kind", run(), run_input(json="{}"), _immutable("input")),
     _change("a run's input goes", run(), "spec.input: Required value", input=ABSENT),
     *(
-        _change(f"a run's {field} goes", _FULL, _settled(field), **{field: ABSENT})
+        _change(f"a run's {field} goes", _FULL, _immutable(field, comes_or_goes=True), **{field: ABSENT})
         for field in ("threadTemplate", "files", "config", "retry", "timeouts", "delivery", "podTemplate")
     ),
     *(
@@ -58,7 +55,7 @@ SPEC_CHANGES: tuple[Change, ...] = (
             f"a run's {field} comes",
             run(),
             merged(run(), {"spec": {field: _FULL["spec"][field]}}),
-            _settled(field),
+            _immutable(field, comes_or_goes=True),
         )
         for field in ("threadTemplate", "files", "config", "retry", "timeouts", "delivery", "podTemplate")
     ),
